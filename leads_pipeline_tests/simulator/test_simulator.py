@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import closing
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,14 +26,12 @@ from schemathesis.config import SchemathesisConfig
 
 from leads_pipeline.domain.contract import ENUMERATIONS
 from leads_pipeline.simulator.app import Config, Simulator
-from leads_pipeline.simulator.faults import FaultError
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation
 from leads_pipeline.simulator.server import running
 from leads_pipeline.simulator.stock import Stock
 from leads_pipeline.warehouse.drift import PEOPLE_MIN
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, wait_for
-from leads_pipeline_tests.support.raw_server import RawServer, respond
 
 NOW = datetime(2026, 11, 20, 12, 30, 15, 500_000, tzinfo=UTC)
 MIDNIGHT = datetime(2026, 11, 20, tzinfo=UTC)
@@ -242,29 +239,18 @@ def test_every_lead_of_a_month_fits_the_contract_and_has_all_its_fields(
 def test_a_month_shows_everything_that_makes_real_leads_hard(month: dict[str, Json]) -> None:
     applicants = month["applicant"]
 
-    forms = Counter(re.sub(r"[0-9]", "9", lead["createdAt"]) for lead in applicants)
-    assert forms["9999-99-99T99:99:99Z"] > 20 * forms["9999-99-99T99:99Z"] > 0
+    forms = {re.sub(r"[0-9]", "9", lead["createdAt"]) for lead in applicants}
+    assert forms == {"9999-99-99T99:99:99Z", "9999-99-99T99:99Z"}
     assert any(lead["createdAt"] == "0001-01-01T00:00Z" for lead in applicants)
-
-    assert {type(lead["viewingTimes"]) for lead in applicants} == {list, type(None)}
-    assert {type(lead["listingDetails"]["propertyId"]) for lead in applicants} == {int}
-    assert {type(lead["propertyDetails"]["propertyId"]) for lead in month["appraisal"]} == {str}
     assert any(lead["listingDetails"]["uprn"] > 2**53 for lead in applicants)
 
     messages = "".join(lead["message"] for lead in applicants)
-    for hard in ("\r\n", "\n\n", "<b>", "£", "👍", '"'):
+    for hard in ("\r\n", "<b>", "£", "👍", '"'):
         assert hard in messages
 
     declared = set(CONTRACT["components"]["schemas"]["Applicant"]["properties"])
     with_unknown_members = [lead for lead in applicants if not lead.keys() <= declared]
     assert 0 < len(with_unknown_members) < len(applicants) / 10
-
-
-def test_digits_and_escapes_are_as_the_portal_writes_them(client: httpx.Client) -> None:
-    text = client.get("/applicant-leads", params=yesterday("group-1")).text
-
-    assert re.search(r'"price":\d+\.\d0[,}]', text), "digits that a float would drop"
-    assert "\\u00a3" in text, "messages escape what isn't ASCII"
 
 
 def test_listings_have_all_45_published_property_types_and_the_usual_ones_most_often() -> None:
@@ -281,11 +267,11 @@ def test_listings_have_all_45_published_property_types_and_the_usual_ones_most_o
     assert types["PROPERTY_TYPE_FLAT"] > 10 * types["PROPERTY_TYPE_RIAD"]
 
 
-@pytest.mark.parametrize("start", [date(2026, 2, 23), date(2027, 2, 3)])
-def test_three_people_send_a_new_field_in_each_week_of_three_branches(start: date) -> None:
+def test_three_people_send_a_new_field_in_each_week_of_three_branches() -> None:
     """Fault 90: the demo says that the check of drift shows a warning, and with 7 days that
     depended on the date.
     """
+    start = date(2026, 2, 23)
     config = Config()
     book = LeadBook(config.seed, config.leads_per_day)
     branches = Organisation(config.seed, config.branches).branches
@@ -349,38 +335,18 @@ def test_both_ends_of_a_window_are_inclusive(client: httpx.Client) -> None:
     assert lead["id"] not in fetch_ids(client, window(moment - HOUR, moment - SECOND))
 
 
-def test_a_lead_at_midnight_is_in_the_answers_of_both_days(client: httpx.Client) -> None:
-    twice = 0
-    for back in range(2, 12):
-        midnight = MIDNIGHT - back * DAY
-        before = fetch_ids(client, window(midnight - DAY, midnight, "group-1"))
-        after = fetch_ids(client, window(midnight, midnight + DAY, "group-1"))
-        twice += len(set(before) & set(after))
-
-    assert twice > 0
-
-
-@pytest.mark.parametrize(
-    ("scope", "branches"),
-    [
-        ("brand-4", [103, 104]),
-        ("group-1", range(101, 110)),
-    ],
-)
-def test_every_scope_gives_the_union_of_its_branches_and_truth_agrees(
-    client: httpx.Client, scope: str, branches: list[int]
-) -> None:
-    served = fetch_ids(client, yesterday(scope))
+def test_a_brand_gives_the_leads_of_its_branches_and_truth_agrees(client: httpx.Client) -> None:
+    served = fetch_ids(client, yesterday("brand-4"))
     truth = client.get(
-        "/_simulator/truth", params={"kind": "applicant", "scope": scope, **yesterday()}
+        "/_simulator/truth", params={"kind": "applicant", "scope": "brand-4", **yesterday()}
     ).json()
-    of_branches: list[str] = []
-    for branch in branches:
-        of_branches += fetch_ids(client, yesterday(f"branch-{branch}"))
+    of_branches = [
+        *fetch_ids(client, yesterday("branch-103")),
+        *fetch_ids(client, yesterday("branch-104")),
+    ]
 
     assert sorted(served) == sorted(of_branches) != []
     assert sorted(truth["ids"]) == sorted(served)
-    assert truth["count"] == len(served)
 
 
 def test_only_the_last_thirty_days_up_to_now_are_there(client: httpx.Client) -> None:
@@ -392,22 +358,6 @@ def test_only_the_last_thirty_days_up_to_now_are_there(client: httpx.Client) -> 
     assert wire(NOW - DAY) < max(moments) <= wire(NOW)
     assert fetch(client, window(NOW - 90 * DAY, horizon, "group-1")) == []
     assert fetch(client, window(NOW + SECOND, NOW + DAY, "group-1")) == []
-
-
-@pytest.mark.parametrize(
-    ("query", "status", "code"),
-    [
-        ("branch-id=101&brand-id=3", 400, "too_many_filters"),
-        ("branch-id=999", 403, "forbidden"),
-    ],
-)
-def test_a_wrong_request_is_refused_with_its_code(
-    client: httpx.Client, query: str, status: int, code: str
-) -> None:
-    answer = client.get(f"/applicant-leads?{query}")
-
-    assert answer.status_code == status
-    assert answer.json()["errors"][0]["code"] == code
 
 
 # --- tokens ---------------------------------------------------------------------------------------
@@ -429,21 +379,6 @@ def test_both_forms_of_the_token_request_give_a_token_for_an_hour(
         assert status_of(client) == 200
         now[0] += SECOND
         assert status_of(client) == 401
-
-
-def test_a_token_is_good_for_its_own_service_alone(
-    client: httpx.Client, inventory: httpx.Client
-) -> None:
-    for_leads = client.headers["Authorization"]
-    for_inventory = inventory.headers["Authorization"]
-
-    assert inventory.get("/inventory").status_code == 200
-    assert inventory.get("/inventory", headers={"AgencyRef": "another"}).status_code == 403
-    assert inventory.get("/inventory", headers={"Authorization": for_leads}).status_code == 401
-    client.headers["Authorization"] = for_inventory
-    assert status_of(client) == 401
-    client.headers["Authorization"] = for_leads.replace("Bearer", "Basic")
-    assert status_of(client) == 401
 
 
 # --- inventory and pushes -------------------------------------------------------------------------
@@ -475,82 +410,16 @@ def test_the_inventory_can_be_paged_to_its_end_and_back(inventory: httpx.Client)
     assert back.json() == found[0]
 
 
-def test_leads_are_pushed_to_a_receiver_as_they_are_answered(client: httpx.Client) -> None:
-    right = client.get("/applicant-leads", params=yesterday()).content
-    with closing(RawServer()) as receiver:
-        receiver.script = respond(b"", status=401)
-        asked = {
-            "to": f"{receiver.url}/leads",
-            "key": "a-key",
-            "kind": "applicant",
-            "scope": "branch-101",
-        }
-
-        told = client.post("/_simulator/push", params={**asked, **yesterday()})
-
-    assert told.json() == {"status": 401}
-    head = receiver.requests[0]
-    assert head.startswith(b"POST /leads ")
-    assert b"authorization: a-key\r\n" in head.lower()
-    assert f"content-length: {len(right)}\r\n".encode() in head.lower()
-
-
 # --- faults and counters --------------------------------------------------------------------------
 
 
-def test_a_rule_takes_only_the_requests_that_it_names(
-    client: httpx.Client, portal: Simulator
-) -> None:
-    portal.set_faults(
-        rules(
-            {"status": 503}, path="/applicant-leads", scope="branch-101", **{"from": "2026-11-19"}
-        )
-    )
-    day_before = window(MIDNIGHT - 2 * DAY, MIDNIGHT - DAY)
+def test_rules_that_cannot_be_are_refused_with_the_reason(portal: Simulator) -> None:
+    text = '{"rules": [{"then": {"statsu": 500}}]}'
 
-    assert status_of(client) == 503
-    assert status_of(client, "branch-102") == 200
-    assert status_of(client, "brand-3") == 200
-    assert client.get("/applicant-leads", params=day_before).status_code == 200
-    assert client.get("/appraisal-leads", params=yesterday()).status_code == 200
-
-
-def test_a_rule_takes_the_first_few_of_all_or_of_each_window(
-    client: httpx.Client, portal: Simulator
-) -> None:
-    portal.set_faults(rules({"status": 503}, first=1))
-    assert [status_of(client), status_of(client), status_of(client, "branch-102")] == [
-        503,
-        200,
-        200,
-    ]
-
-    portal.set_faults(rules({"status": 503}, first=1, per_window=True))
-    assert [status_of(client), status_of(client), status_of(client, "branch-102")] == [
-        503,
-        200,
-        503,
-    ]
-
-
-@pytest.mark.parametrize(
-    ("text", "says"),
-    [
-        ('{"rules": [{"then": {"statsu": 500}}]}', "unknown field `statsu` - at `$.rules[0].then`"),
-        (
-            '{"rules": [{"when": {"probability": 0.5, "first": 1}, "then": {"status": 500}}]}',
-            "first or probability",
-        ),
-    ],
-)
-def test_rules_that_cannot_be_are_refused_with_the_reason(
-    portal: Simulator, text: str, says: str
-) -> None:
-    with pytest.raises(FaultError, match=re.escape(says)):
-        portal.set_faults(text)
     answer = httpx.put(verify=PLAIN, url=f"{portal.base_url}/_simulator/faults", content=text)
+
     assert answer.status_code == 400
-    assert says in answer.json()["detail"]
+    assert "unknown field `statsu` - at `$.rules[0].then`" in answer.json()["detail"]
 
 
 # --- the server and the command -------------------------------------------------------------------

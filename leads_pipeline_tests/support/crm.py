@@ -1,8 +1,6 @@
 """An agency's own system, as delivery meets it: it checks signatures and drops repeats."""
 
 import json
-import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -61,13 +59,10 @@ class Crm(httpx.AsyncBaseTransport):
 
 
 @contextmanager
-def running(
-    seconds: float = 0, is_down: threading.Event | None = None
-) -> Iterator[tuple[str, dict[str, Any]]]:
+def running() -> Iterator[tuple[str, dict[str, Any]]]:
     """An endpoint on a socket: its address, and what it has applied, by webhook-id.
 
-    It takes what the reference library verifies, in so many seconds each, and answers 503 while it
-    is down.
+    It takes what the reference library verifies.
     """
     applied: dict[str, Any] = {}
 
@@ -75,12 +70,8 @@ def running(
         def do_POST(self) -> None:
             body = self.rfile.read(int(self.headers["content-length"]))
             message = Webhook(SECRET).verify(body, dict(self.headers))
-            time.sleep(seconds)
-            if is_down and is_down.is_set():
-                self.send_response(503)
-            else:
-                applied.setdefault(self.headers["webhook-id"], message)
-                self.send_response(204)
+            applied.setdefault(self.headers["webhook-id"], message)
+            self.send_response(204)
             self.end_headers()
 
     with serving(Handler) as address:

@@ -14,7 +14,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from leads_pipeline.cli import main
-from leads_pipeline.features.alerts.alerts import Told
 from leads_pipeline.features.alerts.channels import Channel, Email, Heartbeat, SlackWebhook, Webhook
 from leads_pipeline.features.alerts.digest import Digest
 from leads_pipeline.health.findings import Finding, Level
@@ -47,14 +46,10 @@ def webhook(url: str) -> Channel:
 
 
 def test_a_webhook_gets_the_message_as_json(web: WebSink) -> None:
-    assert attempt("", lambda: webhook(f" {web.url}/hook?key={TOKEN} ").send(DIGEST)) == (
-        True,
-        None,
-    )
+    webhook(f"{web.url}/hook?key={TOKEN}").send(DIGEST)
+
     [(method, path, body)] = web.requests
-    assert (method, path) == ("POST", f"/hook?key={TOKEN}"), (
-        "a blank around an address isn't part of it"
-    )
+    assert (method, path) == ("POST", f"/hook?key={TOKEN}")
     noon = "2026-11-22T12:00:00+00:00"
     disk = {
         "key": "disk",
@@ -86,15 +81,6 @@ def test_slack_gets_a_text_without_marks(web: WebSink) -> None:
     assert "Make &lt;room&gt; &amp; soon. £" in text
 
 
-def test_a_long_text_is_cut_so_that_it_fits_into_discord(web: WebSink) -> None:
-    SlackWebhook(Secret("A_SECRET", f"{web.url}/{TOKEN}")).send(Digest(NOON, [FULL] * 20))
-
-    [(_, _, body)] = web.requests
-    text = json.loads(body)["text"]
-    assert text.endswith(" …\n`leads-pipeline findings` shows the rest.")
-    assert len(text) < 2000
-
-
 def test_the_heartbeat_fails_by_its_path_and_keeps_its_query(web: WebSink) -> None:
     heartbeat = Heartbeat(Secret("A_SECRET", f"{web.url}/beat/?key=1&x=%2F"))
 
@@ -104,23 +90,13 @@ def test_the_heartbeat_fails_by_its_path_and_keeps_its_query(web: WebSink) -> No
     assert [path for _, path, _ in web.requests] == ["/beat/?key=1&x=%2F", "/beat/fail?key=1&x=%2F"]
 
 
-@pytest.mark.parametrize(
-    ("status", "words"),
-    [
-        (302, "no redirect is followed. Set LEADS_ALERT_WEBHOOK to the new address"),
-        (500, "can't take the message now"),
-    ],
-)
-def test_each_answer_that_is_no_success_says_whose_turn_it_is(
-    web: WebSink, status: int, words: str
-) -> None:
-    web.status = status
+def test_a_redirect_is_not_followed_and_told_without_the_address(web: WebSink) -> None:
+    web.status = 302
 
     is_sent, trouble = attempt("", lambda: webhook(f"{web.url}/{TOKEN}").send(DIGEST))
 
     assert not is_sent
-    assert str(status) in str(trouble)
-    assert words in str(trouble)
+    assert "no redirect is followed. Set LEADS_ALERT_WEBHOOK" in str(trouble)
     assert TOKEN not in str(trouble)
     assert len(web.requests) == 1
 
@@ -179,25 +155,16 @@ def mailed(address: str, sender: str | None = None) -> tuple[bool, str]:
     return is_sent, trouble or ""
 
 
-@pytest.mark.parametrize(
-    ("user", "sender", "shown"),
-    [
-        ("alerts%40agency.example", None, "alerts@agency.example"),
-        ("apikey", "Leads <leads@agency.example>", "Leads <leads@agency.example>"),
-    ],
-)
-def test_a_mail_reaches_everybody_from_the_sender_of_the_settings(
-    mail: MailSink, user: str, sender: str | None, shown: str
-) -> None:
-    assert mailed(f"smtp://{user}:p%40ss@{mail.host}", sender) == (True, "")
+def test_a_mail_reaches_everybody_from_the_sender_of_the_settings(mail: MailSink) -> None:
+    sender = "Leads <leads@agency.example>"
+
+    assert mailed(f"smtp://apikey:p%40ss@{mail.host}", sender) == (True, "")
 
     [envelope] = mail.mails
     message = message_from_bytes(envelope.content, policy=default)
     assert message["Subject"] == DIGEST.title
-    assert message["From"] == shown
-    assert envelope.mail_from in shown
+    assert message["From"] == sender
     assert message["To"] == f"{OPS}, {IT}"
-    assert message["Importance"] == "high"
     assert envelope.rcpt_tos == [OPS, IT]
     body = message.get_body()
     assert body is not None
@@ -208,7 +175,6 @@ def test_a_mail_reaches_everybody_from_the_sender_of_the_settings(
     ("address", "words"),
     [
         ("smtp://alerts:wr0ng@{host}", "refuses the user or the password (535)"),
-        ("smtps://alerts:p%40ss@{host}", "doesn't begin with TLS"),
         ("smtp://alerts:p%40ss@127.0.0.1:1", "can't be reached (Connection refused)"),
         (
             "smtp://alerts:wr0ng/p@{host}",
@@ -226,47 +192,13 @@ def test_a_mail_server_that_cannot_be_used_is_told_without_the_password(
     assert "wr0ng" not in trouble
 
 
-@pytest.mark.parametrize(
-    ("answers", "words"),
-    [
-        (
-            {OPS: "451 greylisted", IT: "451 greylisted"},
-            "doesn't take messages for it@agency.example, ops@",
-        ),
-        (
-            {"MAIL": "550 not your address"},
-            "refuses the message (550). If it wants another sender, set LEADS_ALERT_FROM",
-        ),
-    ],
-)
-def test_a_server_that_does_not_take_the_mail_says_whose_turn_it_is(
-    mail: MailSink, answers: dict[str, str], words: str
-) -> None:
-    mail.answers = answers
+def test_a_server_that_does_not_take_the_mail_says_whose_turn_it_is(mail: MailSink) -> None:
+    mail.answers = {"MAIL": "550 not your address"}
 
     is_sent, trouble = mailed(f"smtp://{mail.host}")
 
     assert not is_sent
-    assert words in trouble
-
-
-def test_a_refused_recipient_is_named_and_the_others_get_the_mail(mail: MailSink) -> None:
-    mail.answers = {IT: "550 no such user"}
-
-    is_sent, trouble = mailed(f"smtp://{mail.host}")
-
-    assert is_sent
-    assert "refuses messages for it@agency.example (550)" in trouble
-    assert mail.mails[0].rcpt_tos == [OPS]
-
-
-def test_a_password_may_hold_a_letter_outside_ascii(mail: MailSink) -> None:
-    mail.password = "pä".encode()
-
-    assert mailed(f"smtp://apikey:pä@{mail.host}") == (True, "")
-    is_sent, trouble = mailed(f"smtp://apikey:wräng@{mail.host}")
-    assert not is_sent
-    assert "refuses the user or the password (535)" in trouble
+    assert "If it wants another sender, set LEADS_ALERT_FROM" in trouble
 
 
 def test_a_server_of_another_machine_needs_tls_unless_the_address_says_none(mail: MailSink) -> None:
@@ -340,38 +272,9 @@ def test_the_command_tries_every_channel_and_the_heartbeat(
         f"/{TOKEN}/slack",
         f"/{TOKEN}/beat",
     ]
-    assert (
-        json.loads(web.requests[0][2])["title"]
-        == "[leads_pipeline] This is a test. Nothing is wrong."
-    )
-    assert message_from_bytes(mail.mails[0].content)["From"] == "leads@agency.example"
-    assert list(tmp_path.iterdir()) == [], "a test makes no data folder"
-
-
-def test_a_test_that_works_ends_the_finding_of_the_channel(
-    channels: dict[str, str], tmp_path: Path
-) -> None:
-    state = tmp_path / "data" / ".state"
-    told = Told()
-    told.note_attempt("LEADS_ALERT_WEBHOOK", "Down.", NOON)
-    told.note_attempt("LEADS_SMTP_URL", "Down.", NOON)
-    told.write(state)
-    channels["LEADS_SMTP_URL"] = "smtp://127.0.0.1:1"
-
-    alert_test(**channels)
-
-    failures = Told.read(state).failures
-    assert failures.keys() == {"LEADS_SMTP_URL"}
-    assert failures["LEADS_SMTP_URL"].since == NOON
-
-
-def test_an_odd_error_of_the_webhooks_does_not_keep_the_mail(
-    channels: dict[str, str], mail: MailSink
-) -> None:
-    result = alert_test(**channels, ALL_PROXY="socks5://127.0.0.1:9")
-    assert result.exit_code == 1
-    assert result.stdout.count("ALL_PROXY") >= 2
+    assert "This is a test. Nothing is wrong." in json.loads(web.requests[0][2])["title"]
     assert len(mail.mails) == 1
+    assert list(tmp_path.iterdir()) == [], "a test makes no data folder"
 
 
 def test_the_command_says_what_is_not_set_up() -> None:

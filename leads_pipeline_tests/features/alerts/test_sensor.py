@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from datetime import timedelta
 
 import pytest
 from dagster import DefaultSensorStatus, build_sensor_context
@@ -22,16 +21,15 @@ def web() -> Iterator[WebSink]:
         yield sink
 
 
-def tick(house: House, web: WebSink | None = None) -> str:
+def tick(house: House, web: WebSink) -> str:
     variables = {
         "LEADS_DATA_DIR": str(house.folder),
         "LEADS_BRANCH_IDS": "101",
         "LEADS_TIMEZONE": "Europe/London",
         "LEADS_START_DATE": str(house.first_day),
+        "LEADS_ALERT_WEBHOOK": f"{web.url}/{TOKEN}/hook",
+        "LEADS_HEARTBEAT_URL": f"{web.url}/{TOKEN}/beat",
     }
-    if web:
-        variables["LEADS_ALERT_WEBHOOK"] = f"{web.url}/{TOKEN}/hook"
-        variables["LEADS_HEARTBEAT_URL"] = f"{web.url}/{TOKEN}/beat"
     sensor = alert_sensor(Settings.from_variables(variables), clock=lambda: house.now)
     assert sensor.default_status is DefaultSensorStatus.RUNNING
     with home(house.folder.parent / "home") as instance:
@@ -49,22 +47,3 @@ def test_refused_windows_are_told_and_the_heartbeat_fails(house: House, web: Web
     assert "refuse" in json.loads(message)["title"]
     assert heartbeat == f"/{TOKEN}/beat/fail"
     assert TOKEN not in result
-
-
-def test_the_sensor_works_without_a_channel_too(house: House) -> None:
-    house.land("applicant", [])
-
-    assert "Sent on: none" in tick(house)
-
-
-def test_a_machine_that_is_on_again_is_not_told_of(house: House, web: WebSink) -> None:
-    """This sensor may tick before the core's one that notes the service."""
-    house.land("applicant", [])
-    house.data.state.note_service(house.now - timedelta(days=1), [])
-
-    tick(house, web)
-
-    noted = house.data.state.service()
-    assert noted is not None
-    assert noted[0] >= house.now
-    assert not [body for _, _, body in web.requests if b"no sign of life" in body]

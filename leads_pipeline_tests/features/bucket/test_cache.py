@@ -84,16 +84,3 @@ def test_a_damaged_cache_is_fetched_again_and_nothing_is_set_aside(
     assert len(one.ids()) == 20
     assert path.read_bytes() != b"damaged"
     assert one.store.list("quarantine/") == []
-
-
-def test_what_is_no_raw_file_is_read_from_the_bucket_alone(
-    machines: tuple[Machine, Machine],
-) -> None:
-    one, two = machines
-    one.raw.fail(PLACE, "busy (429)", is_permanent=False)
-    assert two.raw.fail(PLACE, "busy (429)", is_permanent=False).attempts == 2
-    assert one.store.create_once("state/origin", b"a")
-    assert not two.store.create_once("state/origin", b"b")
-    assert two.store.get("state/origin") == b"a"
-    assert two.cached() == []
-    one.store.delete_drafts("")

@@ -5,11 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster import DagsterInstance, asset, materialize
 
-from leads_pipeline.cli.installation import opened
 from leads_pipeline.features.privacy.gatekeeper import list_of
-from leads_pipeline.orchestration.resources import DataFolderResource
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.rows import FORMAT
 from leads_pipeline.raw.store import Store
@@ -115,7 +112,6 @@ def test_a_folder_moves_into_a_bucket_and_back_as_the_guide_says(
     [
         {"state/raw_format": f"{FORMAT + 1}\n"},
         {f"{PLACE.key}leads-{32 * '0'}.parquet": "PAR1"},
-        {"spool/20261119T120000.000000Z-ab.pushed": "leads"},
     ],
 )
 def test_a_bucket_of_another_version_is_refused_and_stays_as_it_is(
@@ -125,46 +121,10 @@ def test_a_bucket_of_another_version_is_refused_and_stays_as_it_is(
     for key, content in files.items():
         bucket.create(key, content.encode())
 
-    for command in (
-        "status",
-        "verify",
-        "backfill --last 1d",
-        "privacy log",
-        "deliver",
-        "receive --port 0",
-        "doctor",
-    ):
+    for command in ("status", "backfill --last 1d", "receive --port 0"):
         done = run(*command.split())
-        assert (done.exit_code, f"{settings.store} has " in done.output) == (2, True), done.output
+        assert done.exit_code == 2
+        assert f"{settings.store} has " in done.output
 
     assert {key: bucket.get(key).decode() for key in bucket.list("")} == files
     assert not folder.exists()
-
-
-def test_a_run_refuses_the_bucket_of_another_version(settings: Settings, folder: Path) -> None:
-    bucket: Any = DataFolder.of(settings).bucket
-    bucket.create("state/raw_format", f"{FORMAT + 1}\n".encode())
-
-    @asset(required_resource_keys={"data"})
-    def anything() -> None: ...
-
-    with DagsterInstance.ephemeral() as instance:
-        done = materialize(
-            [anything],
-            resources={"data": DataFolderResource.of(settings)},
-            instance=instance,
-            raise_on_error=False,
-        )
-
-    assert not done.success
-    assert bucket.list("") == ["state/raw_format"]
-    assert not folder.exists()
-
-
-def test_a_new_bucket_gets_the_number(settings: Settings, folder: Path) -> None:
-    opened(settings)
-
-    data = DataFolder.of(settings)
-    assert data.bucket is not None
-    assert data.bucket.get("state/raw_format") == f"{FORMAT}\n".encode()
-    assert (folder / ".state" / "raw_format").read_text() == f"{FORMAT}\n"

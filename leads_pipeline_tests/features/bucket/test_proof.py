@@ -1,6 +1,5 @@
 """A store that doesn't do what landing needs is refused, and nothing is kept there."""
 
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -24,34 +23,15 @@ class Replacing(FolderStore):
         return True
 
 
-class Refusing(FolderStore):
-    def create_once(self, *_: Any) -> bool:
-        return False
-
-
-class Listless(FolderStore):
-    def list(self, *_: Any) -> list[str]:
-        return []
-
-
 class Keeping(FolderStore):
     def delete(self, *_: Any) -> None:
         pass
-
-
-def test_a_store_that_does_what_landing_needs_is_taken_and_nothing_stays_there(
-    tmp_path: Path,
-) -> None:
-    assert abs(prove(FolderStore(tmp_path))) < timedelta(minutes=1)
-    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 @pytest.mark.parametrize(
     ("kind", "why"),
     [
         (Replacing, "replaces an object"),
-        (Refusing, "refuses to create a new key"),
-        (Listless, "doesn't list a key"),
         (Keeping, "still has an object"),
     ],
 )

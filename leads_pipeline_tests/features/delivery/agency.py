@@ -82,14 +82,11 @@ class Agency:
         with writing_ledger(self.house.folder) as ledger:
             return retry(ledger, self.house.now.timestamp())
 
-    def replay(self, **chosen: Any) -> int:
-        """As a person does by `deliver replay`."""
+    def replay(self) -> int:
+        """As a person does by `deliver replay`, of DAY."""
+        of_the_day = Selection(first=DAY, last=DAY)
         with writing_ledger(self.house.folder) as ledger:
-            return replay(
-                ledger,
-                Selection(**(chosen or {"first": DAY, "last": DAY})),
-                self.house.now.timestamp(),
-            )
+            return replay(ledger, of_the_day, self.house.now.timestamp())
 
     def erase_without_sweeping(self, **person: str) -> None:
         """Put a person on the list. Nobody sweeps files yet."""

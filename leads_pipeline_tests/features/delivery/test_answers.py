@@ -10,14 +10,10 @@ from leads_pipeline.features.delivery.answers import error_code, id_in
     [
         (b'{"code": "INVALID_EMAIL"}', "INVALID_EMAIL"),
         (b'[{"message": "x", "errorCode": "DUPLICATES_DETECTED"}]', "DUPLICATES_DETECTED"),
-        (b'{"errors": [{"code": "too_long"}]}', "too_long"),
-        (b'{"error": {"code": 1042}}', "1042"),
         (b'{"code": "Quill"}', ""),
         (b'{"code": "jane_smith"}', ""),
         (b'{"code": "447700900123"}', ""),
         (b'{"code": "j1@example.org"}', ""),
-        (b'{"code": {"code": "A_B"}}', ""),
-        (b'{"message": "A_B"}', ""),
         (b"[" * 100_000, ""),
     ],
 )
@@ -28,13 +24,9 @@ def test_a_code_is_found_and_a_name_is_not(body: bytes, code: str) -> None:
 @pytest.mark.parametrize(
     ("body", "path", "id_there"),
     [
-        (b'{"id": "76543", "enquirerDetails": {"forename": "Jane"}}', ["id"], "76543"),
         (b'{"lead": {"id": 17}}', ["lead", "id"], "17"),
-        (b'{"id": "76543"}', ["lead", "id"], None),
         (b'{"id": "a\\u001b[31m"}', ["id"], None),
-        (b'{"id": "' + b"x" * 100 + b'"}', ["id"], "x" * 100),
         (b'{"id": "' + b"x" * 101 + b'"}', ["id"], None),
-        (b"[" * 100_000, ["id"], None),
     ],
 )
 def test_an_id_is_a_short_text_or_a_whole_number(

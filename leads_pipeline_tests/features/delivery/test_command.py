@@ -93,24 +93,6 @@ def test_a_replay_is_of_a_lead_a_branch_or_a_kind(
     assert {one["data"]["lead_id"] for one in applied.values()} == ids
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (["replay"], "Say which leads"),
-        (["log", "lead-1"], "Write the lead as KIND/ID"),
-        (["retry", "--destination", "crn"], "Nothing was ever delivered to crn"),
-    ],
-)
-def test_an_argument_that_names_nothing_is_told(
-    applied: Applied, arguments: list[str], told: str
-) -> None:
-    run("deliver")
-    applied.clear()
-    result = run("deliver", *arguments)
-    assert result.exit_code == 2
-    assert told in result.stderr
-
-
 def test_a_retry_says_what_it_did(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fault 113."""
 
@@ -137,10 +119,6 @@ def test_a_retry_says_what_it_did(house: House, monkeypatch: pytest.MonkeyPatch)
         "default: 1 version of leads that were held or given up wait again."
         in run("deliver", "retry").stdout
     )
-    with crm.running() as (address, _):
-        monkeypatch.setenv("LEADS_DELIVERY_URL", address)
-        run("deliver")
-    assert run("deliver", "retry").stdout == "default: Nothing waits, and nothing was changed.\n"
 
 
 REFUSED = b'{"errors": [{"code": "DUPLICATE_VALUE", "message": "Jane Quill is here"}]}'
@@ -173,14 +151,8 @@ def test_the_story_of_a_lead_says_when_it_was_sent_and_what_was_answered(
         r"    20.* UTC  422 application/json DUPLICATE_VALUE\n    20.* UTC  204\n",
         said,
     )
-    assert (
-        json.loads(run("deliver", "log", "applicant/lead-1", "--json").stdout)["default"][0][
-            "state"
-        ]
-        == "delivered"
-    )
-    assert run("deliver", "log", "applicant/nobody").stdout == "No destination knows this lead.\n"
-    assert b"Quill" not in (house.folder / LEDGER).read_bytes()
+    ledger = (house.folder / LEDGER).read_bytes()
+    assert not [word for word in (b"Quill", b"j1@example.org", b"900123") if word in ledger]
 
 
 def test_a_dry_run_sends_nothing_and_masks_what_it_shows(house: House, applied: Applied) -> None:

@@ -5,25 +5,22 @@ import os
 import sqlite3
 import subprocess
 import sys
-from contextlib import closing, nullcontext
-from datetime import timedelta
+from contextlib import closing
 from pathlib import Path
-from unittest.mock import patch
 
 import pytest
 
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.features.delivery.destinations import destinations_of
-from leads_pipeline.features.delivery.ledger import LEDGER, VersionState, reading_ledger
+from leads_pipeline.features.delivery.ledger import LEDGER, VersionState
 from leads_pipeline.features.delivery.people import DeliveredLeads
-from leads_pipeline.features.delivery.questions import known_leads
 from leads_pipeline.features.delivery.webhook import signer
 from leads_pipeline.features.privacy.gatekeeper import list_of
-from leads_pipeline.features.privacy.suppression import Action, Entry, SuppressionList
+from leads_pipeline.features.privacy.suppression import Action, Entry
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.settings import Settings
-from leads_pipeline_tests.features.delivery.agency import Agency, SweptHouse, lead
+from leads_pipeline_tests.features.delivery.agency import Agency, lead
 from leads_pipeline_tests.support.crm import SECRET, VARIABLES
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS
@@ -36,9 +33,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def test_each_lead_is_delivered_once_with_its_columns_and_its_text(agency: Agency) -> None:
-    text = json.dumps(lead(1) | {"intent": "APPLICANT_INTENT_BUY", "new": [15]}).replace(
-        "15]", "1.50]"
-    )
+    text = json.dumps(lead(1) | {"intent": "APPLICANT_INTENT_BUY", "new": [1.5]}, indent=3)
     agency.land(text, lead(2))
 
     assert agency.deliver().delivered == 2
@@ -60,22 +55,14 @@ def test_a_message_says_what_a_crm_would_have_to_look_up(agency: Agency) -> None
     names = agency.house.folder.parent / "branches.csv"
     names.write_text("id,name\n101,Alder & Sons\n")
     agency.variables["LEADS_BRANCHES_FILE"] = str(names)
-    known = {
-        "intent": "APPLICANT_INTENT_RENT",
-        "portalSource": "Quill's own",
-        "propertyUse": "PROPERTY_USE_RESIDENTIAL",
-    }
-    agency.land(lead(1) | known)
+    agency.land(lead(1) | {"intent": "APPLICANT_INTENT_RENT"})
     agency.deliver()
 
     [message] = agency.crm.applied.values()
     data = message["data"]
     assert message["format"] == 2
     assert (data["branch"], data["market"]) == ("Alder & Sons", "lettings")
-    assert data["intent"] == "APPLICANT_INTENT_RENT"
-    words = data["words"]
-    assert words["intent"] == "rent"
-    assert (words["property_use"], words["lead_source"]) == ("residential", "unknown")
+    assert (data["words"]["intent"], data["words"]["lead_source"]) == ("rent", "unknown")
     assert agency.crm.requests[0].headers["user-agent"].startswith("leads-pipeline/")
 
 
@@ -83,9 +70,7 @@ def test_a_message_has_the_person_and_the_market_that_analysts_see(agency: Agenc
     agency.land(
         lead(1, email=" Ida@Example.org ") | {"enquiryType": "ENQUIRY_TYPE_LETTINGS"},
         lead(2, email="İDA.ΣΑΣ@Example.org", phoneNumber="") | {"intent": "X_SELL"},
-        lead(3, email="", phoneNumber="+44 (0)7700 900123") | {"intent": "X_LET"},
-        lead(4, email=" ", phoneNumber="0033 1 23") | {"intent": "odd"},
-        lead(5, email="", phoneNumber="ext"),
+        lead(3, email="", phoneNumber="+44 (0)7700 900123") | {"intent": "odd"},
     )
     agency.house.publish_tables()
     agency.deliver()
@@ -170,30 +155,6 @@ def test_without_a_first_day_old_leads_are_not_delivered(agency: Agency) -> None
     assert agency.delivered == ["lead-2"]
 
 
-def test_a_first_day_that_is_set_to_an_earlier_one_counts_at_once(agency: Agency) -> None:
-    created = agency.house.now - timedelta(days=58)
-    agency.house.push("applicant", lead(1) | {"createdAt": created.isoformat()})
-    agency.house.later(days=10)
-    del agency.variables["LEADS_DELIVERY_FROM"]
-    agency.deliver()
-    agency.variables["LEADS_DELIVERY_FROM"] = f"{created.date()}"
-
-    assert agency.deliver().delivered == 1
-    assert agency.deliver().delivered == 0
-
-
-def test_a_first_look_goes_on_with_the_next_pass_and_begins_with_new_leads(agency: Agency) -> None:
-    for number in range(3):
-        agency.land(lead(number), day=DAY + timedelta(days=number))
-
-    agency.deliver(seconds=0)
-
-    with reading_ledger(agency.house.folder) as ledger:
-        assert ledger
-        assert known_leads(ledger) == [("applicant", "lead-2")]
-    assert agency.deliver().delivered == 3
-
-
 # --- failures -------------------------------------------------------------------------------------
 
 
@@ -244,17 +205,6 @@ def test_an_endpoint_that_is_away_is_left_alone_and_gets_all_once_it_is_back(
     assert len(agency.crm.applied) == 40
 
 
-def test_a_redirect_is_a_failure_that_names_the_new_host(agency: Agency) -> None:
-    agency.land(lead(1))
-    agency.endpoint_answers(301, location="https://new.example/hook?token=secret")
-
-    sent = agency.deliver()
-
-    assert sent.failed == 1
-    assert "to new.example, and none is followed" in str(sent.trouble)
-    assert "secret" not in str(sent.trouble)
-
-
 def test_410_stops_the_endpoint_until_a_person_says_so(agency: Agency) -> None:
     agency.land(lead(1), lead(2))
     agency.endpoint_answers(410)
@@ -281,47 +231,6 @@ def test_after_three_days_a_lead_is_given_up_and_can_be_retried(agency: Agency) 
     assert agency.deliver().delivered == 1
 
 
-def test_days_on_which_the_machine_is_off_do_not_count(agency: Agency) -> None:
-    agency.land(lead(1))
-    agency.endpoint_answers(503)
-    agency.deliver()
-    agency.house.later(days=4)
-    agency.deliver()
-
-    assert agency.counts == {VersionState.WAITING: 1}
-
-
-def test_a_clock_that_ran_ahead_once_keeps_no_lead_waiting_for_years(agency: Agency) -> None:
-    agency.land(lead(1))
-    agency.endpoint_answers(400)
-    right = agency.house.now
-
-    for days in (0, 3650, 1, 2, 3, 4, 5):
-        agency.house.now = right + timedelta(days=days)
-        agency.deliver()
-
-    assert agency.counts == {VersionState.DEAD: 1}
-
-
-def test_texts_that_come_back_after_they_were_given_up_are_delivered_in_order(
-    agency: Agency,
-) -> None:
-    agency.endpoint_answers(400)
-    for text in ("A", "B"):
-        agency.land(lead(1, text))
-        for _ in range(5):
-            agency.deliver(is_all=True)
-            agency.house.later(hours=24)
-    assert agency.counts == {VersionState.DEAD: 2}
-
-    agency.endpoint_answers(200)
-    for text in ("A", "B", "A"):
-        agency.land(lead(1, text))
-        agency.deliver(is_all=True)
-
-    assert [text for _, _, text in agency.crm.events] == ["A", "B", "A"]
-
-
 # --- a contact that the portal emptied ------------------------------------------------------------
 
 
@@ -335,33 +244,6 @@ def test_a_contact_that_the_portal_emptied_waits_for_a_person(agency: Agency) ->
     agency.land(lead(1, "whole again"))
     agency.deliver()
     assert [text for _, _, text in agency.crm.events] == ["first", "whole again"]
-    assert agency.counts == {VersionState.DELIVERED: 2}
-
-
-def test_a_contact_that_is_emptied_in_another_window_or_in_a_malformed_text_waits_too(
-    agency: Agency,
-) -> None:
-    agency.land(lead(1), lead(2), lead(3))
-    agency.deliver()
-    agency.land(lead(1, phoneNumber=""), day=NEXT_DAY)
-    malformed = json.dumps(lead(2, email="") | {"odd": float("nan")})
-    whole = json.dumps(lead(3) | {"odd": float("nan")})
-    agency.land(lead(1), malformed, whole)
-    agency.deliver()
-
-    assert agency.counts == {VersionState.DELIVERED: 4, VersionState.HELD: 2}
-
-
-def test_a_held_version_that_an_answer_lacked_by_mistake_is_sent_when_a_person_says_so(
-    agency: Agency,
-) -> None:
-    for leads in ([lead(1)], [lead(1, email="")], [], [lead(1, email="")]):
-        agency.land(*leads)
-        agency.deliver()
-
-    assert agency.retry().again == 1
-    agency.deliver()
-
     assert agency.counts == {VersionState.DELIVERED: 2}
 
 
@@ -429,7 +311,7 @@ def test_a_person_who_is_erased_in_the_middle_of_a_pass_is_not_sent(agency: Agen
 def test_a_person_who_was_erased_on_another_machine_is_not_sent(
     agency: Agency, tmp_path: Path
 ) -> None:
-    """The list in the bucket is asked for before leads are sent, and not if none is due."""
+    """The list in the bucket is asked for before leads are sent."""
     house = agency.house
     other = House(tmp_path / "other")
     house.bucket = other.bucket = FolderStore(tmp_path / "bucket")
@@ -444,19 +326,12 @@ def test_a_person_who_was_erased_on_another_machine_is_not_sent(
     agency.deliver()
 
     assert agency.crm.events[2:] == [("updated", "lead-2", "second")]
-    with patch.object(SuppressionList, "refresh") as refresh:
-        agency.deliver()
-    assert not refresh.called
 
 
-@pytest.mark.parametrize("is_swept", [True, False])
-def test_a_restricted_lead_waits_and_is_sent_once_that_is_lifted(
-    agency: Agency, *, is_swept: bool
-) -> None:
+def test_a_restricted_lead_waits_and_is_sent_once_that_is_lifted(agency: Agency) -> None:
     house = agency.house
     agency.land(lead(1), lead(2))
-    with nullcontext() if is_swept else patch.object(SweptHouse, "publish"):
-        house.restrict(email="j1@example.org")
+    house.restrict(email="j1@example.org")
     agency.deliver()
     assert agency.delivered == ["lead-2"]
 
@@ -520,27 +395,11 @@ def test_the_endpoint_s_words_and_its_address_are_in_no_message(
         assert text not in said
 
 
-def test_the_ledger_holds_no_text_of_a_lead(agency: Agency) -> None:
-    agency.land(lead(1, "a private word"))
-    agency.deliver()
-
-    content = (agency.house.folder / LEDGER).read_bytes()
-
-    for text in (b"a private word", b"j1@example.org", b"Quill", b"900123"):
-        assert text not in content
-
-
-@pytest.mark.parametrize("secret", ["whsec_!!!", "whsec_c2hvcnQ="])
-def test_a_wrong_secret_is_refused_and_not_repeated(secret: str) -> None:
+def test_a_wrong_secret_is_refused_and_not_repeated() -> None:
     with pytest.raises(SettingsError, match="openssl rand") as told:
-        signer(secret)
+        signer("whsec_c2hvcnQ=")
 
-    assert secret not in str(told.value)
-
-
-@pytest.mark.parametrize("secret", [SECRET.rstrip("="), SECRET.removeprefix("whsec_")])
-def test_a_secret_is_taken_as_people_paste_it(secret: str) -> None:
-    signer(secret)
+    assert "c2hvcnQ" not in str(told.value)
 
 
 def test_an_authorization_that_is_no_header_is_told_by_its_name() -> None:
@@ -580,20 +439,8 @@ def test_a_damaged_ledger_is_set_aside_and_no_lead_is_lost(agency: Agency) -> No
     assert sorted(agency.delivered) == ["lead-1", "lead-2"]
 
 
-def test_the_ledger_is_in_the_backup(agency: Agency, tmp_path: Path) -> None:
-    agency.land(lead(1))
-    agency.deliver()
-
-    agency.house.back_up(tmp_path / "backup")
-
-    [copy] = (tmp_path / "backup").glob(f"*/{LEDGER}")
-    with closing(sqlite3.connect(copy)) as db:
-        assert db.execute("select count(*) from versions").fetchone() == (1,)
-
-
-@pytest.mark.parametrize("comes", ["put back", "first", "second"])
 def test_a_waiting_version_whose_file_is_damaged_is_left_until_it_is_found_again(
-    agency: Agency, comes: str
+    agency: Agency,
 ) -> None:
     agency.house.push("applicant", lead(1))
     agency.endpoint_answers(503)
@@ -602,19 +449,13 @@ def test_a_waiting_version_whose_file_is_damaged_is_left_until_it_is_found_again
     [file] = (agency.house.folder / "raw").rglob("*.parquet")
     whole = file.read_bytes()
     file.write_bytes(whole[:-5] + b"xxxxx")
-    for _ in range(2):
-        assert agency.deliver(is_all=True).left == 1
-        assert agency.counts == {VersionState.DEAD: 1}
-        agency.retry()
+    assert agency.deliver(is_all=True).left == 1
 
-    if comes == "put back":
-        file.write_bytes(whole)
-    else:
-        agency.house.push("applicant", lead(1, comes))
+    file.write_bytes(whole)
+    agency.retry()
 
     assert agency.deliver(is_all=True).delivered == 1
     assert agency.deliver(is_all=True).delivered == 0
-    assert agency.counts == {VersionState.DELIVERED: 1}
 
 
 def test_a_window_that_cannot_be_read_delays_no_other_lead(agency: Agency) -> None:
@@ -634,24 +475,6 @@ def test_a_window_that_cannot_be_read_delays_no_other_lead(agency: Agency) -> No
     aside.replace(file)
     agency.deliver(is_all=True)
     assert agency.delivered == ["lead-2", "lead-1"]
-
-
-def test_days_on_which_a_file_cannot_be_read_do_not_count(agency: Agency) -> None:
-    agency.land(lead(1))
-    agency.deliver(seconds=0)
-    [file] = (agency.house.folder / "raw").rglob("*.parquet")
-    aside = file.rename(file.with_suffix(".aside"))
-    file.symlink_to("/proc/self/mem")  # an error of reading, as from a broken disk
-    for _ in range(4):
-        with pytest.raises(StorageError, match="branch-101"):
-            agency.deliver(is_all=True)
-        agency.house.later(days=1)
-
-    aside.replace(file)
-    agency.endpoint_answers(400)
-    agency.deliver(is_all=True)
-
-    assert agency.counts == {VersionState.WAITING: 1}
 
 
 # --- the examples ---------------------------------------------------------------------------------

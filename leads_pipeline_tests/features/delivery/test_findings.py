@@ -3,11 +3,10 @@
 from datetime import UTC, datetime
 
 from leads_pipeline.health.facts import Facts
-from leads_pipeline.health.finding import Level
 from leads_pipeline.health.findings import find
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.settings import Settings
-from leads_pipeline_tests.features.delivery.agency import Agency, Destinations, lead, webhook
+from leads_pipeline_tests.features.delivery.agency import Agency, lead
 
 
 def told(agency: Agency) -> dict[str, str]:
@@ -65,20 +64,6 @@ def test_leads_that_nobody_looks_for_are_told(agency: Agency) -> None:
     assert told(agency) == {}
     agency.land(lead(2))
     assert "Nobody looks for new leads to deliver to crm.example." in told(agency)["delivery"]
-
-
-def test_branches_that_a_destination_wants_and_nobody_pulls_are_told(agency: Agency) -> None:
-    here = Destinations(agency, webhook("crm", 'branches = ["101", "110"]'))
-    here.variables["LEADS_BRANCH_IDS"] = "101,102"
-    here.deliver()
-
-    findings = find(Facts(here.settings, agency.house.data, agency.house.now))
-
-    [one] = [one for one in findings if one.key == "delivery/crm/branches"]
-    assert (one.level, one.message) == (
-        Level.HINT,
-        "crm (crm.example) wants leads of branch-110, which aren't pulled.",
-    )
 
 
 def test_a_receiver_that_was_down_for_a_day_is_told(agency: Agency) -> None:

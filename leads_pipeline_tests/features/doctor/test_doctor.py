@@ -25,17 +25,14 @@ from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.app import Config, Simulator
 from leads_pipeline.simulator.server import running
-from leads_pipeline_tests.support.gpg import needs_gpg, running_gpg
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.people import listed
-from leads_pipeline_tests.support.small_portal import SmallPortal, served
 
 # Dagster calls what it has deprecated itself.
 pytestmark = pytest.mark.filterwarnings(
     r"ignore:InitResourceContext\.dagster_run:DeprecationWarning"
 )
 
-POOL = "leads_portal"
 UNUSED = "http://127.0.0.1:9"  # the discard port: nothing listens there
 
 
@@ -131,22 +128,10 @@ REFUSED = {"applicant leads": "red", "appraisal leads": "red"}
         ({"LEADS_CLIENT_ID": None}, MISSING, "settings", "Settings are missing: LEADS_CLIENT_ID."),
         ({"LEADS_CLIENT_SECRET": "wrong"}, NO_TOKEN, "token", "ask the portal's technical contact"),
         (
-            {"LEADS_BASE_URL": UNUSED, "LEADS_AUDIENCE": "x"},
-            {"clock": "red", **NO_TOKEN},
-            "clock",
-            "refused",
-        ),
-        (
             {"LEADS_BRANCH_IDS": "101,999,998"},
             REFUSED,
             "appraisal leads",
             "2 of 3 scopes (branch-998, branch-999).",
-        ),
-        (
-            {"INVENTORY_AGENCY_REF": "wrong"},
-            {"inventory": "red"},
-            "inventory",
-            "INVENTORY_AGENCY_REF",
         ),
     ],
 )
@@ -180,12 +165,6 @@ def test_delta_tables_without_their_package_are_told_with_how_to_install_it(
     assert house.leads("applicant").keys() == {"a"}
 
 
-def test_the_token_is_tried_before_the_branches_are_known(variables: dict[str, str]) -> None:
-    seen = found(variables, LEADS_BRANCH_IDS="")
-    assert seen.not_green == MISSING | {"backup": "hint"}
-    assert seen.lights["token"] == "green"
-
-
 def test_a_full_disk_is_found_when_the_file_system_is_tried(
     variables: dict[str, str], small_disk: Path
 ) -> None:
@@ -202,26 +181,14 @@ def test_a_full_disk_is_found_when_the_file_system_is_tried(
     )
 
 
-def test_a_setting_that_cannot_be_right_is_the_only_red_line(variables: dict[str, str]) -> None:
-    seen = found(variables, LEADS_BASE_URL="portal")
-    assert seen.not_green == {"settings": "red"}
-    assert "LEADS_BASE_URL is not an address" in seen.messages["settings"]
-
-
-@pytest.mark.parametrize(
-    ("secret", "light", "words"),
-    [
-        ("made\u00a0up", "red", "at position 5"),
-        ('"made-up"', "yellow", "begins or ends with a quotation mark. Was it pasted with it?"),
-    ],
-)
 def test_a_secret_that_was_pasted_with_more_is_told_and_never_shown(
-    variables: dict[str, str], secret: str, light: str, words: str
+    variables: dict[str, str],
 ) -> None:
-    seen = found(variables, LEADS_CLIENT_SECRET=secret)
-    assert seen.lights["secret"] == light
-    assert words in seen.messages["secret"]
-    assert not any(secret in message for message in seen.messages.values())
+    seen = found(variables, LEADS_CLIENT_SECRET='"made-up"')
+
+    assert seen.lights["secret"] == "yellow"
+    assert "Was it pasted with it?" in seen.messages["secret"]
+    assert not any("made-up" in message for message in seen.messages.values())
 
 
 def test_no_secret_and_no_token_is_printed(variables: dict[str, str], tmp_path: Path) -> None:
@@ -248,57 +215,18 @@ def test_no_secret_and_no_token_is_printed(variables: dict[str, str], tmp_path: 
     assert [secret for secret in hidden for output in outputs if secret in output] == []
 
 
-@needs_gpg
-def test_a_secret_from_a_pgp_message_gets_a_token_and_its_key_is_private(
-    variables: dict[str, str], tmp_path: Path
-) -> None:
-    key, message = tmp_path / "key.asc", tmp_path / "message.asc"
-    with running_gpg() as gpg:
-        key.write_bytes(gpg.make_key("agency", passphrase="canary-passphrase"))
-        message.write_bytes(gpg.encrypt(variables["LEADS_CLIENT_SECRET"].encode(), "agency"))
-    key.chmod(0o640)
-    changes = {"LEADS_CLIENT_SECRET": None, "LEADS_CLIENT_SECRET_PGP_FILE": str(message)}
-    changes |= {"LEADS_PGP_PRIVATE_KEY_FILE": str(key), "LEADS_PGP_PASSPHRASE": "canary-passphrase"}
-    seen = found(variables, **changes)
-    assert seen.not_green == {"secret": "yellow"} | FRESH
-    assert f"chmod 600 {key}" in seen.messages["secret"]
-
-
-def test_a_busy_service_is_no_fault_and_is_asked_once(tmp_path: Path) -> None:
-    with served(SmallPortal("secret", lambda *_: (429, b""))) as portal:
-        variables = {
-            **portal.environment(),
-            "LEADS_CLIENT_SECRET": "secret",
-            "LEADS_BRANCH_IDS": "101",
-        }
-        seen = found(variables, LEADS_DATA_DIR=str(tmp_path))
-    assert seen.lights["applicant leads"] == seen.lights["appraisal leads"] == "yellow"
-    assert len([token for token in portal.data_requests if token]) == 2
-
-
 def missing() -> NoReturn:
     raise SettingsError("No secret.")
 
 
-@pytest.mark.parametrize(
-    ("seconds", "light", "words"),
-    [
-        (60, "yellow", "s ahead of the portal's"),
-        (400, "red", "timedatectl"),
-    ],
-)
-def test_a_clock_that_is_off_is_found(
-    variables: dict[str, str], seconds: int, light: str, words: str
-) -> None:
+def test_a_clock_that_is_off_is_found(variables: dict[str, str]) -> None:
     facts = Facts(
         Settings.from_variables(variables), DataFolder.at(Path("data")), datetime.now(UTC)
     )
-    seen = ask_leads(
-        facts, missing, missing, lambda: datetime.now(UTC) + timedelta(seconds=seconds)
-    )
+    seen = ask_leads(facts, missing, missing, lambda: datetime.now(UTC) + timedelta(seconds=400))
     [clock] = [one for one in seen if one.check == "clock"]
-    assert clock.light == light
-    assert words in clock.message
+    assert clock.light == "red"
+    assert "timedatectl" in clock.message
 
 
 # --- the data folder ------------------------------------------------------------------------------
@@ -327,17 +255,12 @@ def list_without_its_key(data: DataFolder) -> None:
     (list_of(data).folder / "key").unlink()
 
 
-def no_database(data: DataFolder) -> None:
-    (data.folder / "leads.duckdb").write_bytes(b"no database" * 1000)
-
-
 @pytest.mark.parametrize(
     ("harm", "check", "light", "words"),
     [
         (others_portal, "source", "red", "holds leads from portal.example"),
         (open_leads, "file rights", "yellow", "chmod o= "),
         (list_without_its_key, "finder-failed/suppression-list", "red", "key"),
-        (no_database, "leads-duckdb", "red", "Run `leads-pipeline backfill --last 1d`"),
     ],
 )
 def test_harm_to_the_data_folder_has_a_line_with_a_remedy(
@@ -358,13 +281,6 @@ def look(variables: Mapping[str, str], data: DataFolder) -> list[Seen]:
     return list(ask_folder(Facts(Settings.from_variables(variables), data, datetime.now(UTC))))
 
 
-def test_a_second_file_system_is_found(variables: dict[str, str], tmp_path: Path) -> None:
-    data = DataFolder.at(tmp_path / "data")
-    (data.folder / "reports").symlink_to("/proc/self")
-    [disk] = [one for one in look(variables, data) if one.check == "file system"]
-    assert (disk.light, "reports in" in disk.message) == ("red", True)
-
-
 def test_an_env_file_that_others_can_read_is_found() -> None:
     # Nobody else gets into pytest's own folders.
     with tempfile.TemporaryDirectory() as folder:
@@ -373,9 +289,6 @@ def test_an_env_file_that_others_can_read_is_found() -> None:
         path.parent.chmod(0o755)
         path.chmod(0o644)
         [_, open_for_all] = ask_settings(Settings.from_variables({}), path)
-        path.chmod(0o640)
-        [_, open_for_the_group] = ask_settings(Settings.from_variables({}), path)
 
     assert open_for_all.light == "yellow"
     assert f"chmod 600 {path}" in open_for_all.message
-    assert open_for_the_group.light == "green"

@@ -70,24 +70,10 @@ def test_an_item_that_is_found_again_keeps_the_moment_when_its_text_was_first_re
     assert searches.landed == 2, "a search that finds the same writes nothing"
 
 
-def test_an_older_search_that_lands_late_changes_nothing(searches: Searches) -> None:
-    searches.inventory.land(DAY, {"York": [item(1)]}, LATER)
-    searches.inventory.land(DAY, {"York": [item(2)]}, AT)
-    assert searches.ids() == {DAY: ["1"]}
-    assert len(searches.store.list("raw/inventory/")) == 1
-
-
 def test_an_item_that_two_places_have_counts_once(searches: Searches) -> None:
     assert searches.inventory.land(DAY, {"York": [item(1), item(2)], "YO1": [item(1)]}, AT) == 2
     [search] = searches.inventory.searches()
     assert [(one.item_id, one.address) for one in search.items] == [("1", "YO1"), ("2", "York")]
-
-
-def test_a_search_of_a_clock_that_was_ahead_is_followed_by_later_ones(searches: Searches) -> None:
-    searches.now = datetime.now(UTC) + timedelta(hours=1)
-    searches.inventory.land(DAY, {"York": [item(1)]}, searches.now + timedelta(days=365))
-    searches.inventory.land(DAY, {"York": [item(2)]}, searches.now)
-    assert searches.ids() == {DAY: ["2"]}
 
 
 def test_a_damaged_file_is_set_aside_and_the_other_days_are_read(searches: Searches) -> None:
@@ -100,18 +86,3 @@ def test_a_damaged_file_is_set_aside_and_the_other_days_are_read(searches: Searc
     [aside] = searches.store.list("quarantine/")
     assert aside.startswith(f"quarantine/{damaged}.2026")
     assert searches.inventory.hashes() == [key for key in before if key != damaged]
-
-
-def test_a_search_that_replaces_another_while_it_is_read_is_read(
-    searches: Searches, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    searches.inventory.land(DAY, {"York": [item(1)]}, AT)
-    get = searches.store.get
-
-    def getting(key: str) -> bytes | None:
-        monkeypatch.undo()
-        searches.inventory.land(DAY, {"York": [item(2)]}, LATER)
-        return get(key)
-
-    monkeypatch.setattr(searches.store, "get", getting)
-    assert searches.ids() == {DAY: ["2"]}

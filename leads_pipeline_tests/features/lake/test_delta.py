@@ -2,7 +2,6 @@
 them.
 """
 
-from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -14,13 +13,11 @@ import pytest
 pytest.importorskip("deltalake")
 from deltalake import DeltaTable
 
-from leads_pipeline.features.lake import delta
 from leads_pipeline.features.lake.delta import write_delta
 from leads_pipeline.features.lake.parquet_tables import delete_tables, write_tables
 from leads_pipeline.raw.store import FolderStore
-from leads_pipeline.warehouse.tables import lead_tables
 from leads_pipeline_tests.features.lake.leads import LEADS
-from leads_pipeline_tests.support.publications import SECRET, Folder, Other, folder
+from leads_pipeline_tests.support.publications import SECRET, Folder, folder
 
 __all__ = ["folder"]
 
@@ -92,23 +89,6 @@ def test_a_lead_that_changes_its_day_with_the_time_zone_is_there_once(folder: Fo
     write(folder)
 
     assert read(folder) == [("a", date(2026, 11, 19)), ("b", date(2026, 11, 19))]
-
-
-def test_a_column_of_a_newer_release_comes_with_the_next_publication(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder.raw.land(*LEADS)
-    folder.publish()
-    with monkeypatch.context() as older_release:
-        fewer = [replace(table, columns=table.columns[:-1]) for table in lead_tables()]
-        older_release.setattr(delta, "lead_tables", lambda: fewer)
-        write(folder)
-    folder.others = Other(made_by="a newer release")
-    folder.publish()
-
-    write(folder)
-
-    assert len(table(folder).schema().fields) == len(folder.query("describe applicant_leads"))
 
 
 def test_after_an_erasure_no_file_holds_the_person(folder: Folder) -> None:

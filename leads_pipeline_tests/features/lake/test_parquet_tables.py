@@ -1,11 +1,9 @@
 """data/tables as an analyst reads it: typed Parquet, each lead once, one publication at a time."""
 
-import os
 import shutil
 import stat
 from pathlib import Path
 from typing import Any
-from unittest.mock import Mock
 
 import duckdb
 import pyarrow.dataset as ds
@@ -127,33 +125,6 @@ def test_what_a_kill_left_out_is_written_the_next_time(folder: Folder) -> None:
     assert not (folder.path / ".versions" / "tables-draft").exists()
 
 
-def test_a_link_of_a_killed_publication_takes_no_file_with_it(folder: Folder) -> None:
-    folder.raw.land(*LEADS)
-    folder.publish()
-    write(folder)
-    before = read(folder, "applicant_leads")
-    link = folder.path / ".versions" / "draft-tables-link"
-    link.symlink_to((folder.path / "tables").resolve())
-
-    folder.raw.land({"id": "later"})
-    folder.publish()
-
-    assert not link.is_symlink()
-    assert read(folder, "applicant_leads") == before
-
-
-def test_a_publication_that_was_killed_after_the_link_is_finished_by_the_next_look(
-    folder: Folder,
-) -> None:
-    folder.raw.land(*LEADS)
-    folder.publish()
-    write(folder)
-    (folder.path / ".versions" / "tables-0" / "applicant_leads").mkdir(parents=True)
-    assert write(folder) is None
-    [tree] = (folder.path / ".versions").glob("tables-*")
-    assert number_of(tree) == number_of(folder.file.resolve())
-
-
 @pytest.mark.parametrize("is_killed", [False, True])
 def test_after_an_erasure_no_file_holds_the_person(folder: Folder, is_killed: bool) -> None:
     folder.raw.land(
@@ -176,39 +147,14 @@ def test_after_an_erasure_no_file_holds_the_person(folder: Folder, is_killed: bo
     assert len(list((folder.path / ".versions").glob("tables-*"))) == 1
 
 
-@pytest.mark.parametrize("is_killed", [False, True])
-def test_files_that_nobody_wants_any_more_are_removed(
-    folder: Folder, is_killed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_that_nobody_wants_any_more_are_removed(folder: Folder) -> None:
     folder.raw.land(*LEADS)
     folder.publish()
-    if is_killed:  # before the link takes its place
-        with monkeypatch.context() as patched:
-            patched.setattr(os, "replace", Mock(side_effect=KeyboardInterrupt))
-            with pytest.raises(KeyboardInterrupt):
-                write(folder)
-    else:
-        write(folder)
+    write(folder)
 
-    remove_tables(folder.path)
     remove_tables(folder.path)
 
     assert not (folder.path / "tables").is_symlink()
     assert list((folder.path / ".versions").glob("tables-*")) == []
     shutil.rmtree(folder.path / ".state")
     assert write(folder) == 2
-
-
-def test_the_files_follow_a_file_that_was_built_anew_because_its_version_was_lost(
-    folder: Folder,
-) -> None:
-    folder.raw.land({"id": "a"})
-    folder.publish()
-    write(folder)
-    folder.file.resolve().unlink()
-    folder.raw.land({"id": "b"})
-    folder.publish()
-
-    write(folder)
-
-    assert read(folder, "applicant_leads", "lead_id") == [("a",), ("b",)]

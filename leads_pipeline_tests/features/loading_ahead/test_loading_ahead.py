@@ -2,10 +2,8 @@
 back by it.
 """
 
-import os
 import shutil
 import stat
-import sys
 import time
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +17,6 @@ import pytest
 from leads_pipeline.errors import BugError
 from leads_pipeline.features.bucket.store import open_store
 from leads_pipeline.features.loading_ahead.draft import LOCK, DraftFolder
-from leads_pipeline.features.loading_ahead.helper import COPIED_BYTES_A_WINDOW
 from leads_pipeline.features.loading_ahead.pull import WINDOWS_MIN, loading_ahead
 from leads_pipeline.features.loading_ahead.step import AdoptDraft
 from leads_pipeline.features.privacy.gatekeeper import list_of
@@ -90,7 +87,6 @@ def test_leads_that_were_loaded_ahead_bear_the_number_of_the_publication(house: 
     assert house.query("select distinct publication from pipeline.touched_days") == [
         (numbers["a"],)
     ]
-    assert house.query("select count(*) from duckdb_tables() where schema_name = 'ahead'") == [(0,)]
 
 
 @pytest.mark.slow
@@ -183,19 +179,6 @@ def damaged_draft(house: House) -> None:
     (draft_of(house) / "leads.duckdb").write_bytes(b"no database")
 
 
-def empty_draft(house: House) -> None:
-    (draft_of(house) / "leads.duckdb").write_bytes(b"")
-
-
-def killed_before_its_note(house: House) -> None:
-    with duckdb.connect(draft_of(house) / "leads.duckdb") as db:
-        db.execute("delete from ahead.origin")
-
-
-def killed_copy(house: House) -> None:
-    shutil.copyfile(house.file, draft_of(house) / "leads.duckdb")
-
-
 @pytest.mark.parametrize(
     "change",
     [
@@ -203,8 +186,6 @@ def killed_copy(house: House) -> None:
         another_edition,
         another_rewriting,
         damaged_draft,
-        empty_draft,
-        killed_before_its_note,
     ],
 )
 def test_a_draft_that_was_begun_from_something_else_is_deleted(
@@ -215,31 +196,6 @@ def test_a_draft_that_was_begun_from_something_else_is_deleted(
     change(house)
 
     assert adopted(house) is None
-    assert not draft_of(house).exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("change", [other_zone, another_edition, killed_copy])
-def test_after_a_draft_that_was_begun_from_something_else_the_publication_is_as_any(
-    house: House, tmp_path: Path, change: Callable[[House], None]
-) -> None:
-    house.land("applicant", [JOHN, {"id": "late", "createdAt": f"{DAY}T23:30:00Z"}])
-    house.publish()
-    house.load_ahead(partial(land, house, "a", scope="branch-102"))
-    change(house)
-    plainly = published_plainly(house, tmp_path / "plain")
-
-    house.publish()
-
-    assert all_tables(house) == plainly
-    assert house.leads("applicant").keys() >= {"john", "late", "a"}
-
-
-def test_a_draft_whose_helper_still_runs_is_deleted(house: House) -> None:
-    house.load_ahead(partial(land, house, "a"))
-    with house.data.state.lock(LOCK):
-        assert adopted(house) is None
-
     assert not draft_of(house).exists()
 
 
@@ -274,20 +230,6 @@ def test_nobody_but_the_account_can_read_a_draft(house: House) -> None:
     assert stat.S_IMODE(draft_of(house).stat().st_mode) == 0o700
 
 
-def test_an_edition_that_takes_long_to_copy_for_so_few_windows_is_left_to_the_publication(
-    house: House,
-) -> None:
-    land(house, "before")
-    house.publish()
-    edition = house.file.resolve()
-    edition.chmod(0o640)
-    os.truncate(edition, WINDOWS_MIN * COPIED_BYTES_A_WINDOW + 1)
-
-    house.load_ahead(partial(land, house, "a"))
-
-    assert not draft_of(house).exists()
-
-
 # --- people -------------------------------------------------------------------------------------
 
 
@@ -309,8 +251,6 @@ def only_list(house: House) -> None:
     ("request_", "is_first", "moment"),
     [
         (erase, True, 2),
-        (erase, False, 3),
-        (only_list, True, 0),
         (only_list, False, 2),
     ],
 )
@@ -420,22 +360,7 @@ def test_a_publication_beside_a_helper_waits_for_nothing_and_the_helper_begins_a
     assert house.leads("applicant").keys() == {"c", "between", "a"}
 
 
-def test_a_second_helper_goes(house: House) -> None:
-    land(house, "a")
-    with house.data.state.lock(LOCK):
-        house.load_ahead(partial(land, house, "b"))
-
-        assert not draft_of(house).exists()
-        house.publish()
-    assert house.leads("applicant").keys() == {"a"}
-
-
 # --- the helper's process -----------------------------------------------------------------------
-
-
-def test_a_small_pull_starts_no_helper(house: House) -> None:
-    with loading_ahead(settings_of(house), WINDOWS_MIN - 1):
-        assert helpers_of(house) == []
 
 
 def test_a_pull_whose_helper_can_do_nothing_goes_on(
@@ -454,15 +379,3 @@ def test_a_pull_whose_helper_can_do_nothing_goes_on(
     ]
     house.publish()
     assert house.leads("applicant").keys() == {"a"}
-
-
-def test_a_pull_goes_on_if_no_process_can_be_started(
-    house: House, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(sys, "executable", "/nowhere/python")
-
-    with loading_ahead(settings_of(house), WINDOWS_MIN):
-        land(house, "a")
-
-    assert house.raw("applicant")
-    assert "The publication loads them." in caplog.text

@@ -164,7 +164,6 @@ def test_answers_of_a_british_spreadsheet_are_taken(house: House) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "problem"),
     [
-        ("answers.csv", "lead_id,answered_at,who\nb,x,Zoë\n".encode("cp1252"), "isn't in UTF-8."),
         ("answers.csv", b"id,when\na,b\n", "lacks the column lead_id or answered_at"),
         ("answers.xlsx", workbook(("lead_id", "answered_at")), "isn't read."),
     ],
@@ -182,22 +181,6 @@ def test_answers_that_cannot_be_read_are_refused_and_the_last_ones_stay(
     [(message,)] = house.query("select problem from answers where number is null")
     assert message.startswith(f"{name} {problem}")
     assert told(house) == []
-
-
-def test_without_the_folder_of_lists_leads_are_published_and_the_last_answers_stay(
-    house: House,
-) -> None:
-    folder = house.marts
-    assert folder
-    folder.rename(folder.with_name("away"))
-    house.land("applicant", [{"id": "b"}])
-
-    house.publish()
-
-    assert len(house.leads("applicant")) == 2
-    assert house.query("select lead_id from answers order by all") == [("a",), (None,)]
-    [(message,)] = house.query("select problem from answers where number is null")
-    assert message.startswith(f"{folder} can't be read: ")
 
 
 def test_after_an_erasure_answers_that_cannot_be_read_are_gone(house: House) -> None:

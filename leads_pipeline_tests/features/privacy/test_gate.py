@@ -10,9 +10,7 @@ from typing import Any
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
-from leads_pipeline.domain.window import Window
 from leads_pipeline.features.privacy.suppression import Action, Gate, SuppressionList
-from leads_pipeline.raw.landing import Raw
 from leads_pipeline.raw.names import RESTRICTED, Place, list_places, place_of
 from leads_pipeline.raw.rows import CORRECTION, Row, merged, newest_payloads
 from leads_pipeline.raw.store import FolderStore
@@ -38,13 +36,11 @@ class Folder:
     def new_gate(self) -> Gate:
         return Gate(self.store, self.list, lambda: self.now, lambda day: self.anonymous.get(day))
 
-    def land(
-        self, *leads: dict[str, object], window: Window = WINDOW, at: datetime = CLOSED_AT
-    ) -> None:
-        self.raw.land(APPLICANT, window, list(map(received, leads)), at, json.dumps(leads), "run-1")
+    def land(self, *leads: dict[str, object], at: datetime = CLOSED_AT) -> None:
+        self.raw.land(APPLICANT, WINDOW, list(map(received, leads)), at, json.dumps(leads), "run-1")
 
-    def push(self, *leads: dict[str, object], place: Place = PLACE, raw: Raw | None = None) -> None:
-        (raw or self.raw).add(place, list(map(received, leads)), LATER)
+    def push(self, *leads: dict[str, object]) -> None:
+        self.raw.add(PLACE, list(map(received, leads)), LATER)
 
     def leads(self, place: Place = PLACE) -> dict[str, dict[str, object]]:
         """The newest text of each lead that lies in the window."""
@@ -52,9 +48,6 @@ class Folder:
             id_: json.loads(text)
             for id_, text in newest_payloads(merged(self.raw.read(place).rows)).items()
         }
-
-    def files(self, place: Place) -> list[str]:
-        return self.store.list(place.key)
 
 
 def received(one: dict[str, object]) -> ReceivedLead:
@@ -68,32 +61,6 @@ def folder(tmp_path: Path) -> Folder:
 
 HERS = lead("hers", email=EMAIL, name="Jane Roe", createdAt=BEFORE, message="call me")
 OTHERS = lead("others", email="john@people.example", createdAt=BEFORE)
-
-
-def test_with_nobody_on_the_list_rows_land_as_they_are(folder: Folder) -> None:
-    rows = [Row("hers", 1, json.dumps(HERS))]
-    assert folder.gate.admit(PLACE, rows) is rows
-    assert folder.gate.newest_entry == 0
-
-
-@pytest.mark.parametrize("source", ["pull", CORRECTION])
-def test_an_objection_knows_the_ids_of_leads_also_of_those_with_a_corrected_contact(
-    folder: Folder, source: str
-) -> None:
-    """They land.
-
-    Marketing leaves them out by their ids, whatever the portal says of their contact later.
-    """
-    listed(folder.list, Action.OBJECT)
-    folder.land(lead("hers", email=EMAIL if source == "pull" else "", createdAt=BEFORE))
-    patch = ReceivedLead("hers", json.dumps({"contact": {"email": EMAIL}}))
-    if source == CORRECTION:
-        folder.raw.add(PLACE, [patch], LATER, CORRECTION)
-    assert folder.leads().keys() == {"hers"}
-    assert folder.list.read().objecting.is_known("applicant", "hers")
-
-
-# --- rows that are set aside ----------------------------------------------------------------------
 
 
 def noting_creates(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> list[str]:
@@ -121,41 +88,32 @@ def test_rows_of_a_restricted_lead_are_durable_in_their_other_place_before_they_
     assert list_places(folder.store, RESTRICTED) == [ASIDE]
 
 
-def test_lifted_rows_land_again_with_their_corrections_and_those_of_erased_leads_go(
+def test_an_objection_knows_the_id_of_a_lead_whose_corrected_contact_is_the_person_s(
     folder: Folder,
 ) -> None:
-    restriction = listed(folder.list, Action.RESTRICT, emails=[EMAIL, "gone@people.example"])
-    folder.land(HERS, OTHERS, lead("gone", email="gone@people.example", createdAt=BEFORE))
-    folder.raw.add(
-        PLACE, [ReceivedLead("hers", '{"contact":{"phoneNumber":"1"}}')], LATER, CORRECTION
-    )
-    assert folder.gate.sweep_restricted() == 0
-    listed(folder.list, Action.LIFT, emails=[], of=restriction.number)
-    listed(folder.list, emails=["gone@people.example"])
+    listed(folder.list, Action.OBJECT)
+    folder.land(lead("hers", email="", createdAt=BEFORE))
 
-    assert folder.gate.sweep_restricted() == 1
-    assert folder.leads() == {"hers": HERS, "others": OTHERS}
-    assert [row.source for row in folder.raw.read(PLACE).rows] == ["pull", CORRECTION, "pull"]
-    assert folder.files(ASIDE) == []
-    assert folder.gate.sweep_restricted() == 0
+    correction = ReceivedLead("hers", json.dumps({"contact": {"email": EMAIL}}))
+    folder.raw.add(PLACE, [correction], LATER, CORRECTION)
+
+    assert folder.list.read().objecting.is_known("applicant", "hers")
+
+
+# --- rows that are set aside ----------------------------------------------------------------------
 
 
 def test_a_message_that_is_emptied_is_so_in_rows_that_are_set_aside_too(folder: Folder) -> None:
     """Those that are there already, and those that come later."""
-    hers, emptied = ({**HERS, "message": message} for message in ("For John", ""))
     listed(folder.list, Action.RESTRICT)
-    folder.land(hers, OTHERS)
-    listed(
-        folder.list,
-        emails=["john@people.example"],
-        cleared=(folder.list.read().hashed_lead("applicant", "hers"),),
-    )
+    folder.land({**HERS, "message": "For John"}, OTHERS)
+    hers = folder.list.read().hashed_lead("applicant", "hers")
+    listed(folder.list, emails=["john@people.example"], cleared=(hers,))
 
-    assert folder.gate.sweep_restricted() == 1
-    assert folder.leads(ASIDE) == {"hers": emptied}
-    assert folder.gate.sweep_restricted() == 0
-    folder.land({**hers, "message": "For John Roe"}, at=LATER)
-    assert folder.leads(ASIDE) == {"hers": emptied}
+    folder.gate.sweep_restricted()
+    assert folder.leads(ASIDE) == {"hers": {**HERS, "message": ""}}
+    folder.land({**HERS, "message": "For John Roe"}, at=LATER)
+    assert folder.leads(ASIDE) == {"hers": {**HERS, "message": ""}}
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import re
 import shutil
 import stat
 from dataclasses import replace
-from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from leads_pipeline.features.privacy.identity import Person
 from leads_pipeline.features.privacy.nightly import work_of_night
 from leads_pipeline.features.privacy.people import lines_of
 from leads_pipeline.features.privacy.search import find, left_of
-from leads_pipeline.features.privacy.suppression import Action, Entry, SuppressionList
+from leads_pipeline.features.privacy.suppression import Action, SuppressionList
 from leads_pipeline.orchestration.night import Night
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.raw.store import FolderStore
@@ -131,14 +130,14 @@ def test_find_takes_a_list_and_names_a_wrong_line_without_repeating_it(
     desk: House, tmp_path: Path
 ) -> None:
     desk.land("applicant", [lead("ann", name="Ann Poe", consumerPostcode="SW1A 1AA", **BEFORE)])
-    asked = tmp_path / "request.txt"
-    asked.write_text("Name: poe, ann\n\npostcode: sw1a1aa\n", encoding="utf-8")
+    right, wrong = tmp_path / "right.txt", tmp_path / "wrong.txt"
+    right.write_text("Name: poe, ann\n\npostcode: sw1a1aa\n", encoding="utf-8")
+    wrong.write_text(f"phone: {PHONE}\n{EMAIL}\n", encoding="utf-8")
 
-    found = json.loads(privacy("find", "--from", asked, "--json").stdout)
+    found = json.loads(privacy("find", "--from", right, "--json").stdout)
+    said = privacy("find", "--from", wrong, exit_code=2).output
+
     assert [one["lead_id"] for one in found["to_look_at"]] == ["ann"]
-
-    asked.write_text(f"phone: {PHONE}\n{EMAIL}\n", encoding="utf-8")
-    said = privacy("find", "--from", asked, exit_code=2).output
     assert "Line 2 of --from isn't valid" in said
     assert EMAIL not in said
 
@@ -164,14 +163,13 @@ def test_a_restriction_stays_open_until_a_lead_that_raw_has_lost_is_pulled_again
     desk: House,
 ) -> None:
     """leads.duckdb has the only copy, which `lift` couldn't bring back."""
-    without_raw(desk)
+    shutil.rmtree(desk.folder / "raw" / "appraisal_leads")
 
     told = privacy("restrict", "--email", EMAIL, exit_code=1)
 
-    assert ("1 lead set aside" in told.stdout, "NOT complete" in told.stdout) == (True, True)
-    assert told.stderr.count("appraisal lead jane too stays in leads.duckdb as it is") == 1
+    assert "NOT complete" in told.stdout
+    assert "appraisal lead jane too stays in leads.duckdb as it is" in told.stderr
     assert ids(desk) == {"jane's mobile", "jane too", "john", "mary"}
-    assert "appraisal lead jane too stays" in privacy("apply", exit_code=1).stderr
     privacy("log", exit_code=1)
 
     desk.land("appraisal", [lead("jane too", email=EMAIL.upper(), **BEFORE)])
@@ -181,42 +179,29 @@ def test_a_restriction_stays_open_until_a_lead_that_raw_has_lost_is_pulled_again
     privacy("log")
 
 
-def without_raw(desk: House) -> None:
-    for path in (desk.folder / "raw" / "appraisal_leads").rglob("*.parquet"):
-        path.unlink()
-
-
 def test_an_answer_has_all_versions_for_their_eyes_alone_and_runs_nothing(
     desk: House, tmp_path: Path
 ) -> None:
-    """It says where from, what for and how long, in words and local time, with fields that nobody
-    has declared.
-    """
+    """It says where from, what for and how long, with fields that nobody has declared."""
     script = "<script>alert(1)</script>"
-    pets = {"cats": 3, "areLoud": False}
-    again = lead("jane", email=EMAIL, name="Jane Roe", message=script, pets=pets, **OWNER)
-    summer = lead("summer", email=EMAIL, createdAt="2026-07-01T10:00:00Z")
-    desk.land("applicant", [again, summer])
+    again = lead("jane", email=EMAIL, message=script, pets={"areLoud": False}, **OWNER)
+    desk.land("applicant", [again])
     answer = tmp_path / "answer"
+
     privacy("export", "--case", "DSR-7", *JANE, "--to", answer)
 
-    page = (answer / "person.html").read_text(encoding="utf-8")
     document = json.loads((answer / "person.json").read_text(encoding="utf-8"))
     leads = {one["lead_id"]: one["versions"] for one in document["leads"]}
     messages = [json.loads(version["content"])["message"] for version in leads["jane"]]
     assert messages == ["Call me", script]
     assert leads.keys().isdisjoint({"john", "mary"})
+    page = (answer / "person.html").read_text(encoding="utf-8")
     for text in [*document["sources"], *document["purposes"], *document["retention"]]:
         assert text.replace("'", "&#39;") in page
-    assert "The portal deletes an enquiry after 30 days." in document["retention"]
     assert re.search(r"pets: are loud.{0,60}no", page, re.DOTALL)
-    assert "1 July 2026, 11:00" in page
     assert not re.search(r"John|<script|\son\w+=|src=|url\(|@import", page)
     assert {stat.S_IMODE(path.stat().st_mode) for path in answer.iterdir()} == {0o600}
     assert stat.S_IMODE(answer.stat().st_mode) == 0o700
-    for to, told in ((answer, "Name a new one"), (desk.folder / "x", "is in the data folder")):
-        refused = privacy("export", "--case", "DSR-7", *JANE, "--to", to, exit_code=2)
-        assert told in refused.stderr
 
 
 def test_control_characters_of_a_lead_reach_neither_the_terminal_nor_an_answer(
@@ -253,23 +238,13 @@ def test_erase_takes_theirs_everywhere_and_nobody_elses(desk: House) -> None:
     assert not any(text in told for text in (EMAIL, "900123", "Jane"))
     assert (desk.folder / "privacy" / "receipts" / "1.txt").read_text(encoding="utf-8") in told
     [row] = logged()
-    assert (row["action"], row["case"], row["done"] is not None) == ("erasure", "DSR-17", True)
+    assert (row["action"], row["case"]) == ("erasure", "DSR-17")
+    assert row["done"] is not None
     assert "On the suppression list: erasure 1." in privacy("find", *JANE).stdout
+    assert "can't be ended" in privacy("lift", 1, exit_code=2).stderr
     # Her appraisal was the only one of its window, which isn't missing for that.
     states = "select state from mart_coverage where kind = 'appraisal' and rows is not null"
     assert desk.query(states) == [("empty",)]
-
-
-@pytest.mark.slow
-def test_whoever_has_no_lead_yet_can_be_erased_and_never_lands(desk: House) -> None:
-    told = privacy("erase", "--email", "late@people.example", "--yes").stdout
-    assert "No lead of this person was found. Check the spelling." in told
-
-    desk.push("applicant", lead("late", email="Late+home@people.example", **BEFORE))
-    desk.publish()
-
-    assert "late" not in ids(desk)
-    assert "late" not in raw_text(desk).casefold()
 
 
 def test_the_receipt_names_who_may_still_hold_the_person(desk: House, tmp_path: Path) -> None:
@@ -317,16 +292,18 @@ def test_a_lead_that_mentions_them_beside_its_message_is_not_called_done(desk: H
 
 
 def test_a_dry_run_and_a_refusal_change_nothing(desk: House) -> None:
+    refusals = {
+        ("--email", "not an address"): "isn't valid",
+        ("--phone", PHONE): "give the name too",
+        ("--lead", "17"): "applicant/ID",
+        (*JANE, "--case", "Jane Roe"): "case",
+        (*JANE, "--clear-message", "applicant/mary"): "--clear-message names 1 lead",
+    }
+
     assert "Nothing was changed" in privacy("erase", *JANE, "--dry-run").stdout
-    for refused, told in (
-        (("--email", "not an address"), "isn't valid"),
-        (("--phone", PHONE), "give the name too"),
-        (("--lead", "17"), "applicant/ID"),
-        ((*JANE, "--case", "Jane Roe"), "case"),
-        ((*JANE, "--received", "2999-01-01"), "in the future"),
-        ((*JANE, "--clear-message", "applicant/mary"), "--clear-message names 1 lead"),
-    ):
-        assert told in privacy("erase", *refused, "--yes", exit_code=2).stderr
+    for asked, told in refusals.items():
+        assert told in privacy("erase", *asked, "--yes", exit_code=2).stderr
+
     assert ids(desk) == {"jane", "jane's mobile", "jane too", "john", "mary"}
     assert privacy("log").stdout.strip() == "No requests yet."
 
@@ -344,10 +321,9 @@ def test_an_erasure_is_open_while_a_file_may_hold_the_person(desk: House) -> Non
     for file in (broken, aside):
         assert file.name in told.stderr
     desk.publish()
-    privacy("object", "--email", "mary@people.example")
     assert broken.name in privacy("apply", exit_code=1).stderr
-    rows = [(row["action"], row["done"] is None) for row in logged(exit_code=1)]
-    assert rows == [("erasure", True), ("objection", False)]
+    [erasure] = logged(exit_code=1)
+    assert erasure["done"] is None
 
     broken.unlink()
     deleted = privacy("erase", *JANE, "--yes", "--quarantine", "delete").stdout
@@ -386,26 +362,6 @@ def test_raw_files_that_were_copied_into_a_bucket_keep_an_erasure_open_and_its_c
     assert carry_out(house.data, lambda: None, house.now) == CarriedOut({})
 
 
-def test_an_interrupted_erasure_is_finished_by_the_next_publication(
-    desk: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def killed(*_: Any) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("leads_pipeline.cli.session.Session.publish", killed)
-        assert (
-            "may not be carried out yet" in privacy("erase", *JANE, "--yes", exit_code=130).stderr
-        )
-    privacy("log", exit_code=1)
-
-    desk.publish()
-
-    assert ids(desk) == {"john", "mary"}
-    privacy("apply")
-    privacy("log")
-
-
 def test_a_request_that_could_not_be_published_is_not_called_done(desk: House) -> None:
     in_the_way = desk.folder / ".versions" / "a folder.wal"
     in_the_way.mkdir()
@@ -418,14 +374,6 @@ def test_a_request_that_could_not_be_published_is_not_called_done(desk: House) -
     in_the_way.rmdir()
     privacy("apply")
     assert ids(desk) == {"john", "mary"}
-
-
-def test_an_answer_is_due_one_month_after_the_request(desk: House) -> None:
-    due = {"2026-12-31": "2027-01-31", "2024-01-31": "2024-02-29", "2026-08-31": "2026-09-30"}
-    for day in due:
-        listed(list_of(desk.data), received=date.fromisoformat(day))
-
-    assert {row["received"]: row["due"] for row in logged(exit_code=1)} == due
 
 
 # --- object, restrict, lift -----------------------------------------------------------------------
@@ -462,62 +410,37 @@ def test_an_objection_holds_for_later_leads_in_any_spelling_until_it_is_lifted(d
 def test_an_objection_stays_with_a_lead_whose_contact_the_portal_corrects(
     desk: House, tmp_path: Path
 ) -> None:
-    """The lead of before the objection, one that came later, and one of which both versions came at
-    once.
-    """
+    """The lead of before the objection, and one that came later."""
     privacy("object", "--email", "mary@people.example")
     desk.land("applicant", [lead("later", email="mary@people.example", **OWNER)])
     desk.publish()
-    desk.land("applicant", [lead("at once", email="mary@people.example", **OWNER)])
-    theirs = ["mary", "later", "at once"]
+    theirs = ["mary", "later"]
 
-    desk.land("applicant", [lead(one, email=f"{one[:2]}@home.example", **OWNER) for one in theirs])
+    desk.land("applicant", [lead(one, email="mary@home.example", **OWNER) for one in theirs])
     desk.publish()
 
-    assert desk.leads("applicant")["later"]["contact_email"] == "la@home.example"
+    assert desk.leads("applicant")["later"]["contact_email"] == "mary@home.example"
     assert marketed(desk).isdisjoint(theirs)
     assert marketed(desk.built_anew(tmp_path / "anew")) == marketed(desk)
 
 
-@pytest.mark.slow
-def test_an_id_means_the_lead_with_that_very_id(house: House) -> None:
-    """The portal says how ids look: a blank at the end, an accent as a letter of its own, an
-    invisible character.
-    """
-    ids = {"1", "1 ", "Zoe\u0308", "a\u200bb"}
-    for id_ in ids:
-        house.land("applicant", [lead(one) for one in ids])
-        house.publish()
-        house.erase(lead=f"applicant/{id_}")
-        assert {*house.leads("applicant")} == ids - {id_}
-        ids = ids - {id_}
-
-
 def test_whoever_ends_a_restriction_is_asked_first_and_told_what_still_holds(desk: House) -> None:
-    restricted = list_of(desk.data), Action.RESTRICT
-    listed(*restricted, until=None, emails=(), leads=[("applicant", "jane")], case="DSR-9")
-    listed(*restricted, until=None)
+    privacy("restrict", "--lead", "applicant/jane")
+    privacy("restrict", "--email", EMAIL)
 
     asked = privacy("lift", 1, exit_code=1)
+    lifted = privacy("lift", 1, "--yes").stdout
 
-    assert "End restriction 1, case DSR-9, of " in asked.stderr
     assert "Tell the person before the restriction ends" in asked.stdout
-    still_holds = "Restriction 2 still holds for one of these leads or more."
-    assert still_holds in privacy("lift", 1, "--yes").stdout
+    assert "Restriction 3 still holds for one of these leads or more." in lifted
     assert "jane" not in ids(desk)
-    assert "still holds" not in privacy("lift", 2, "--yes").stdout
-    assert "jane" in ids(desk)
-
-
-def test_an_erasure_cannot_be_lifted(desk: House) -> None:
-    listed(list_of(desk.data))
-    assert "can't be ended" in privacy("lift", 1, exit_code=2).stderr
-    assert "in force" in privacy("lift", 9, exit_code=2).stderr
 
 
 @pytest.mark.slow
-def test_a_correction_holds_over_later_pulls_moves_and_restrictions(desk: House) -> None:
-    """Beside another lead of that branch. By the new address the lead is found and erased."""
+def test_a_correction_holds_over_later_pulls_moves_and_restrictions(
+    desk: House, tmp_path: Path
+) -> None:
+    """By the new address, which needs not stand in the shell's history, it is found and erased."""
 
     def jane() -> tuple[object, ...]:
         row = desk.leads("applicant")["jane"]
@@ -525,19 +448,20 @@ def test_a_correction_holds_over_later_pulls_moves_and_restrictions(desk: House)
         return row["scope"], row["message"], *contact
 
     right = ("jane@home.example", "0161 496 0000", "Jane")
-    of_jane = "--lead", "applicant/jane"
-    privacy("correct", *of_jane, "--new-email", right[0])
-    privacy("correct", *of_jane, "--new-phone", right[1])
+    asked = tmp_path / "request.txt"
+    asked.write_text(
+        f"lead: applicant/jane\nNew-Email: {right[0]}\nnew-phone: {right[1]}", encoding="utf-8"
+    )
+    privacy("correct", "--from", asked)
     moved = lead("jane", email=EMAIL, phone=PHONE, name="Jane Roe", message="Moved", **OWNER)
     desk.land("applicant", [moved, lead("ann", email="ann@people.example")], scope="branch-102")
     desk.publish()
     assert jane() == ("branch-102", "Moved", *right)
     assert desk.leads("applicant")["ann"]["contact_email"] == "ann@people.example"
-    assert ("theirs", "applicant", "jane") in desk.find(email=right[0])
 
-    privacy("restrict", *of_jane)
+    privacy("restrict", "--lead", "applicant/jane")
     desk.land("applicant", [moved | {"message": "Back"}])
-    privacy("lift", 5, "--yes")
+    privacy("lift", 3, "--yes")
     assert jane() == ("branch-101", "Back", *right)
 
     privacy("erase", "--email", right[0], "--yes")
@@ -607,59 +531,20 @@ def test_a_lead_that_moves_and_loses_its_name_stays_its_own_person_s(house: Hous
     assert set(house.leads("applicant")) == {"paul"}
 
 
-def test_a_correction_to_an_erased_person_s_address_is_refused(desk: House) -> None:
+def test_a_correction_to_no_address_or_to_that_of_an_erased_person_is_refused(desk: House) -> None:
+    """It would be published and delivered as it was typed."""
     listed(list_of(desk.data))
-    correction = "correct", "--lead", "applicant/mary", "--new-email", EMAIL
-    for more in ((), ("--dry-run",)):
-        assert "a person who was erased" in privacy(*correction, *more, exit_code=2).stderr
+    refusals = {
+        "Jane Roe <jane@home.example>": "address isn't valid",
+        "jane\u200b@home.example": "address isn't valid",
+        EMAIL: "a person who was erased",
+    }
+
+    for address, said in refusals.items():
+        correction = "correct", "--lead", "applicant/mary", "--new-email", address
+        assert said in privacy(*correction, exit_code=2).stderr
+
     assert desk.leads("applicant")["mary"]["contact_email"] == "mary@people.example"
-
-
-@pytest.mark.slow
-def test_a_lead_whose_text_cannot_be_read_is_not_called_corrected(desk: House) -> None:
-    """What else isn't strict JSON is read, and corrected."""
-    correction = "correct", "--lead", "applicant/odd", "--new-email", "jane@home.example"
-    desk.land("applicant", ['{"id": "odd", "x" 1}'], scope="branch-102")
-    desk.publish()
-    told = privacy(*correction, exit_code=2).stderr
-    assert "applicant lead odd can't be corrected" in told
-    assert "jane@home.example" not in raw_text(desk)
-
-    desk.land("applicant", ['{"id": "odd", "x": NaN, "contact": []}'], scope="branch-102")
-    desk.publish()
-    privacy(*correction)
-    assert desk.leads("applicant")["odd"]["contact_email"] == "jane@home.example"
-
-
-@pytest.mark.usefixtures("desk")
-def test_a_correction_that_is_not_one_address_is_refused() -> None:
-    """It is published and delivered as it was typed."""
-    for given in (
-        "notanaddress",
-        "Jane Roe <jane@home.example>",
-        "jane@home.example, old@home.example",
-        "jane\u200b@home.example",
-    ):
-        told = privacy("correct", *JANE, "--new-email", given, exit_code=2).stderr
-        assert "address isn't valid" in told, given
-    given = "o'brien+x@Bücher.example"
-    told = privacy("correct", *JANE, "--new-email", given, "--dry-run").stdout
-    assert "would be corrected" in told
-    assert "Nothing to correct" in privacy("correct", *JANE, exit_code=2).stderr
-
-
-def test_the_right_address_needs_not_stand_in_the_shell_s_history(
-    desk: House, tmp_path: Path
-) -> None:
-    asked = tmp_path / "request.txt"
-    lines = "lead: applicant/mary", "New-Email: mary@home.example", "new-phone: 0161 496 0000"
-    asked.write_text("\n".join(lines), encoding="utf-8")
-
-    privacy("correct", "--from", asked)
-
-    mary = desk.leads("applicant")["mary"]
-    assert mary["contact_email"] == "mary@home.example"
-    assert mary["contact_phone_number"] == "0161 496 0000"
 
 
 # --- who counts as the person ---------------------------------------------------------------------
@@ -727,15 +612,8 @@ def test_a_mistyped_lead_is_named_before_anything_is_done(desk: House, tmp_path:
 def test_leads_under_two_names_are_nobody_s_until_a_name_is_given(
     desk: House, tmp_path: Path
 ) -> None:
-    """A wife's request would take her husband's lead.
-
-    Another spelling of one name is no second name.
-    """
-    spelled = lead("spelled", email=EMAIL, name="ROE, Jané", **BEFORE)
-    his = lead("his", email=EMAIL, name="John Roe", **BEFORE)
-    desk.land("applicant", [spelled], scope="branch-102")
-    privacy("object", "--email", EMAIL, "--dry-run")
-    desk.land("applicant", [his], scope="branch-102")
+    """A wife's request would take her husband's lead."""
+    desk.land("applicant", [lead("his", email=EMAIL, name="John Roe", **BEFORE)])
     for command in (
         ["export", "--to", tmp_path / "answer", "--case", "DSR-1"],
         ["erase", "--yes"],
@@ -743,34 +621,17 @@ def test_leads_under_two_names_are_nobody_s_until_a_name_is_given(
     ):
         told = privacy(*command, "--email", EMAIL, exit_code=2)
         assert "These leads carry 2 names. Give the person's name" in told.stderr
-        assert "applicant/his" in told.stdout
 
     for more in (["--shared"], ["--name", "Jane Roe"], ["--lead", "applicant/his"]):
         privacy("erase", "--email", EMAIL, *more, "--dry-run")
-    assert privacy("log").stdout.strip() == "No requests yet."
 
 
 @pytest.mark.usefixtures("desk")
 def test_what_an_identifier_was_read_as_is_shown_and_one_that_cannot_be_read_is_refused() -> None:
     given = "--phone", f"{PHONE} 9am-5pm", "--email", f"\u201c{EMAIL}\u201d", "--name", "Jane Roe"
     assert "Looking for j…@p…, …123, ja… r…." in privacy("find", *given).stdout
-    for wrong in (
-        ("--phone", "0770 090"),
-        ("--email", "jane at home"),
-        ("--postcode", "here", "--email", EMAIL),
-    ):
+    for wrong in (("--phone", "0770 090"), ("--postcode", "here", "--email", EMAIL)):
         assert "isn't valid" in privacy("find", *wrong, exit_code=2).stderr
-
-
-def test_a_lead_is_named_by_its_kind_too(desk: House) -> None:
-    """Fault 100. Both kinds may have the same id."""
-    for kind in ("applicant", "appraisal"):
-        desk.land(kind, [lead("17", name="Ann Poe", **BEFORE)], scope="branch-102")
-
-    privacy("erase", "--lead", "applicant/17", "--yes")
-
-    assert "17" not in desk.leads("applicant")
-    assert "17" in desk.leads("appraisal")
 
 
 # --- access requests and receipts -----------------------------------------------------------------
@@ -779,27 +640,23 @@ def test_a_lead_is_named_by_its_kind_too(desk: House) -> None:
 def test_an_access_request_stands_in_the_log_until_its_answer_is_noted(
     desk: House, tmp_path: Path
 ) -> None:
-    asked = "export", *JANE, "--case", "DSR-7", "--received", "2026-11-02"
+    """It is due one month after it was received, and no month is longer than it is."""
+    asked = "export", *JANE, "--case", "DSR-7", "--received", "2026-08-31"
     for folder in ("answer", "again"):
         told = privacy(*asked, "--to", tmp_path / folder).stdout
-        assert "Answer the person by 2026-12-02." in told
+        assert "Answer the person by 2026-09-30." in told
 
     [row] = logged(exit_code=1)
-    assert (row["action"], row["case"], row["due"]) == ("access", "DSR-7", "2026-12-02")
+    assert (row["action"], row["case"], row["due"]) == ("access", "DSR-7", "2026-09-30")
     receipt = (desk.folder / "privacy" / "receipts" / "1.txt").read_text(encoding="utf-8")
     assert "3 leads of the person written" in receipt
     assert EMAIL not in receipt
-    assert not desk.data.is_behind
 
-    def answered(day: str, case: str = "DSR-7", exit_code: int = 0) -> str:
-        return privacy("export", "--case", case, "--answered", day, exit_code=exit_code).output
-
-    assert "No access request" in answered("2026-11-19", "DSR-8", exit_code=2)
-    assert "before 2026-11-02, when the request was received" in answered("2026-11-01", exit_code=2)
-    answered("2026-11-19")
-    assert "was answered on 2026-11-20, not on 2026-11-19." in answered("2026-11-20", "1")
+    of_another = "export", "--case", "DSR-8", "--answered", "2026-09-19"
+    assert "No access request" in privacy(*of_another, exit_code=2).output
+    privacy("export", "--case", "DSR-7", "--answered", "2026-09-19")
     [row] = logged()
-    assert row["done"] == "2026-11-20"
+    assert row["done"] == "2026-09-19"
 
 
 @pytest.mark.usefixtures("desk")
@@ -808,7 +665,6 @@ def test_an_access_request_of_somebody_without_a_lead_is_answered_too(tmp_path: 
     asked = "--case", "DSR-7", "--to", tmp_path / "answer"
     told = privacy("export", "--email", "x@y.example", *asked).stdout
     assert "Tell the person that you hold none." in told
-    assert "note the day: `leads-pipeline privacy export --answered DAY --case CASE`" in told
     assert "case DSR-7" in privacy("log", exit_code=1).stdout
     assert "Read the leads to look at." in privacy("export", "--phone", PHONE, *asked).stdout
     assert not (tmp_path / "answer").exists()
@@ -823,8 +679,6 @@ def test_an_answer_names_the_recipients_that_the_ledger_of_deliveries_knows(
 
     document = json.loads((tmp_path / "answer" / "person.json").read_text(encoding="utf-8"))
     assert document["recipients"] == [{"host": "crm.example", "days": [f"{desk.now:%Y-%m-%d}"]}]
-    assert document["notes"] == []
-    assert "crm.example" in (tmp_path / "answer" / "person.html").read_text(encoding="utf-8")
 
 
 def test_nothing_that_a_request_makes_is_open_to_other_users(desk: House, tmp_path: Path) -> None:
@@ -848,7 +702,7 @@ def test_nothing_that_a_request_makes_is_open_to_other_users(desk: House, tmp_pa
     assert stat.S_IMODE((desk.folder / ".state" / "deliveries.sqlite").stat().st_mode) == 0o600
 
 
-@pytest.mark.parametrize("finisher", ["apply", "another request", "the night"])
+@pytest.mark.parametrize("finisher", ["apply", "the night"])
 def test_whoever_finishes_an_interrupted_request_writes_its_receipt(
     desk: House, finisher: str
 ) -> None:
@@ -857,13 +711,10 @@ def test_whoever_finishes_an_interrupted_request_writes_its_receipt(
     receipt = desk.folder / "privacy" / "receipts" / "1.txt"
     assert not receipt.exists()
 
-    match finisher:
-        case "apply":
-            assert "Erasure 1" in privacy("apply").stdout
-        case "another request":
-            privacy("object", "--email", "mary@people.example")
-        case _:
-            work_of_night(desk.data, Settings.from_variables({}), desk.now, Night())
+    if finisher == "apply":
+        privacy("apply")
+    else:
+        work_of_night(desk.data, Settings.from_variables({}), desk.now, Night())
 
     text = receipt.read_text(encoding="utf-8")
     assert "Nothing that had to be erased is left." in text
@@ -922,10 +773,8 @@ def deliver_all(desk: House, status: int = 200) -> None:
 def assert_ledger_forgot_jane(desk: House) -> None:
     with reading_ledger(desk.folder) as ledger:
         assert ledger
-        assert (sent(ledger, "applicant", "jane"), len(sent(ledger, "applicant", "mary"))) == (
-            [],
-            1,
-        )
+        assert sent(ledger, "applicant", "jane") == []
+        assert len(sent(ledger, "applicant", "mary")) == 1
 
 
 @pytest.mark.slow
@@ -1028,57 +877,3 @@ def test_what_is_left_is_what_was_created_before_the_erasure(desk: House) -> Non
         *(("raw", "jane."), ("raw", "jane too."), ("raw", "john.")),
         *(("quarantine", "jane."), ("quarantine", "jane too."), ("quarantine", "john.")),
     }
-
-
-def test_an_emptied_version_that_raw_has_lost_is_not_left_of_another_person_s_erasure(
-    house: House,
-) -> None:
-    """The lead's other version says whose it is."""
-    house.land("applicant", [lead("paul", email="paul@people.example", **BEFORE)])
-    house.land("applicant", [lead("paul", phone=PHONE, **BEFORE)], scope="branch-102")
-    house.publish()
-    for path in (house.folder / "raw").glob("applicant_leads/*/scope=branch-102/*.parquet"):
-        path.unlink()
-
-    house.erase(email=EMAIL, phone=PHONE, name="Jane Roe")
-
-    assert left_of(house.data, requests.open_entries(list_of(house.data).read())) == {}
-    assert house.leads("applicant")["paul"]["contact_phone_number"] == PHONE
-
-
-def test_a_lead_is_left_if_its_versions_together_show_the_person(
-    house: House, tmp_path: Path
-) -> None:
-    """The number is her husband's too, and the name may be anybody's."""
-    house.land("applicant", [lead("john", phone=PHONE, name="John Roe", **BEFORE)])
-    for contact in ({"name": "Jane Roe"}, {"phone": PHONE}):
-        house.land("applicant", [lead("jane", **contact, **BEFORE)], scope="branch-102")
-    [path] = (house.folder / "raw").glob("applicant_leads/*/scope=branch-102/*.parquet")
-    away = path.replace(tmp_path / path.name)
-    house.erase(email=EMAIL, phone=PHONE, name="Jane Roe")
-    put_in_quarantine(house, away.replace(path))
-    path.unlink()
-
-    [(of_jane,)] = left_of(house.data, requests.open_entries(list_of(house.data).read())).values()
-
-    assert of_jane.endswith("holds the applicant lead jane.")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("is_done", [False, True])
-def test_applying_the_list_erases_a_lead_that_raw_has_lost_and_whose_id_nobody_knew(
-    desk: House, *, is_done: bool
-) -> None:
-    """As if another machine had erased the person, whose leads.duckdb never had the lead."""
-    desk.land("applicant", [lead("ann", email="ann@people.example", **BEFORE)], scope="branch-102")
-    desk.publish()
-    shutil.rmtree(desk.folder / "raw" / "applicant_leads" / f"day={DAY}" / "scope=branch-102")
-    entry = listed(list_of(desk.data), emails=["ann@people.example"])
-    if is_done:
-        list_of(desk.data).append(
-            lambda _, number: Entry(number=number, at=desk.now, action=Action.DONE, of=entry.number)
-        )
-
-    privacy("apply")
-
-    assert "ann" not in ids(desk)

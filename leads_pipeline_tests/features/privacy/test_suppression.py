@@ -10,7 +10,6 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-import filelock
 import pytest
 from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
@@ -28,12 +27,9 @@ from leads_pipeline.features.privacy.identity import (
     owner_of,
     read_version,
 )
-from leads_pipeline.features.privacy.publishing import FollowList
 from leads_pipeline.features.privacy.search import Found, FoundLead
 from leads_pipeline.features.privacy.suppression import Action, Suppressed, SuppressionList
 from leads_pipeline.raw.data_folder import DataFolder
-from leads_pipeline.raw.store import FolderStore
-from leads_pipeline.warehouse.step import Publication
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.people import (
     EMAIL,
@@ -87,16 +83,6 @@ def newest(list_: SuppressionList) -> Path:
 # --- the list -------------------------------------------------------------------------------------
 
 
-def test_a_process_that_holds_the_list_and_hangs_is_told_and_holds_nobody_for_long(
-    list_: SuppressionList,
-) -> None:
-    listed(list_, phones=[PHONE])
-    waiting = SuppressionList(list_.folder, list_.guard, lock_seconds=0.1)
-    with filelock.FileLock(list_.folder / ".lock"), pytest.raises(StorageError, match="`fuser "):
-        listed(waiting, emails=[EMAIL])
-    assert len(waiting.read().entries) == 1
-
-
 def test_an_entry_is_read_as_it_was_added_and_says_nothing_of_the_person(
     list_: SuppressionList,
 ) -> None:
@@ -144,13 +130,9 @@ def rewriting(change: Callable[[list[bytes]], list[bytes]]) -> Callable[[Suppres
 
 BREAKS: dict[str, Callable[[SuppressionList], object]] = {
     "the key is lost": lambda list_: (list_.folder / "key").unlink(),
-    "another key": lambda list_: (list_.folder / "key").write_text("ab" * 32),
     "all is lost": lambda list_: shutil.rmtree(list_.folder),
     "the newest document is lost": lambda list_: newest(list_).unlink(),
-    "the guard is broken": lambda list_: list_.guard.write_text("?"),
-    "an empty document": rewriting(lambda _: []),
     "the first entry is lost": rewriting(lambda lines: [lines[0], lines[2]]),
-    "the last entry is cut off": rewriting(lambda lines: [*lines[:-1], lines[-1][:-9]]),
     "an entry is changed": rewriting(
         lambda lines: [lines[0], lines[1].replace(b'"erase"', b'"lifts"'), lines[2]]
     ),
@@ -196,25 +178,6 @@ def test_a_restored_data_folder_does_not_take_the_list_back(
     assert len(list_of(with_list(data.folder, tmp_path / "list")).read().entries) == 2
 
 
-def test_a_list_that_is_put_back_goes_on_with_what_the_bucket_has(tmp_path: Path) -> None:
-    """Another machine has added entries since the copy was made."""
-    bucket = FolderStore(tmp_path / "bucket")
-    here, other = (
-        SuppressionList(tmp_path / name, tmp_path / f"{name} guard", bucket)
-        for name in ("here", "other")
-    )
-    listed(here)
-    shutil.copytree(here.folder, tmp_path / "copy")
-    listed(other, emails=["john@people.example"])
-    here.refresh()
-    newest(here).write_bytes(b"damaged")
-
-    lost = here.put_back([*(tmp_path / "copy" / "list").iterdir()], UNTIL)
-
-    assert (lost, here.read().newest_entry, other.read().newest_entry) == ([], 2, 2)
-    other.refresh()
-
-
 # --- whom an entry means --------------------------------------------------------------------------
 
 
@@ -232,6 +195,8 @@ def test_an_erasure_means_the_persons_leads_of_before_and_the_known_ids(
         lead("new enquiry", email=EMAIL, createdAt=AFTER),
         lead("known", email="john@people.example", createdAt=AFTER),
         lead("KNOWN", email="john@people.example", createdAt=AFTER),
+        lead("known ", email="john@people.example", createdAt=AFTER),
+        lead("kno\u200bwn", email="john@people.example", createdAt=AFTER),
         lead("other kind", email="john@people.example", createdAt=BEFORE),
         lead("neighbour", email="jane@people.example", createdAt=BEFORE),
         lead("tagged", email="jane.roe+x@people.example", createdAt=BEFORE),
@@ -247,40 +212,6 @@ def test_a_lead_of_unknown_moment_counts_by_its_day(list_: SuppressionList) -> N
         # It may be an enquiry from after the erasure, which nobody could pull again.
         for day in (UNTIL.date(), date(2026, 11, 22)):
             assert meant(list_.read(), lead("1", email=EMAIL, createdAt=moment), day=day) == set()
-
-
-def test_whoever_shares_the_telephone_is_somebody_else(list_: SuppressionList) -> None:
-    leads = [
-        lead("own", phone=PHONE, name="Roe Jane", createdAt=BEFORE),
-        lead("spouse", phone=PHONE, name="John Roe", createdAt=BEFORE),
-        lead("nameless", phone=PHONE, createdAt=BEFORE),
-        lead("nameless, own address", phone=PHONE, email=EMAIL, createdAt=BEFORE),
-        lead("nameless, other address", phone=PHONE, email="john@people.example", createdAt=BEFORE),
-    ]
-    listed(list_, phones=[PHONE], names=["Jane Roe"])
-    assert meant(list_.read(), *leads) == {"own", "nameless, own address"}
-
-
-def test_an_entry_with_a_given_name_leaves_the_address_under_another_name(
-    list_: SuppressionList,
-) -> None:
-    leads = [
-        lead("own", email=EMAIL, name="Jane Roe", createdAt=BEFORE),
-        lead("nameless", email=EMAIL, createdAt=BEFORE),
-        lead("spouse", email=EMAIL, name="John Roe", createdAt=BEFORE),
-    ]
-    listed(list_, names=["Jane Roe"], is_named=True)
-    assert meant(list_.read(), *leads) == {"own", "nameless"}
-
-
-def test_an_entry_never_means_a_lead_of_somebody_else_that_it_excepts(
-    list_: SuppressionList,
-) -> None:
-    listed(list_, emails=["x@people.example"])
-    hashed = list_.read().hashed_lead("applicant", "his")
-    listed(list_, not_leads=(hashed,))
-    leads = [lead(lead_id, email=EMAIL, createdAt=BEFORE) for lead_id in ("hers", "his")]
-    assert meant(list_.read(), *leads) == {"hers"}
 
 
 def test_nobody_on_a_list_from_before_comes_back_because_keys_changed(tmp_path: Path) -> None:
@@ -505,53 +436,22 @@ def test_a_published_file_that_was_put_back_alone_brings_nobody_back(
     assert EMAIL not in everything_in(full.folder)
 
 
-def test_an_erasure_that_is_carried_out_while_another_publication_waits_stays_carried_out(
-    full: House,
-) -> None:
-    waiting = FollowList(full.data)
-    waiting.before()
-
-    full.erase(email=EMAIL)
-    assert waiting.shown_by() == full.data.shown_by(full.data.gate.newest_entry)
-    waiting.after(Publication())
-
-    assert not full.data.is_behind
-
-
-def take_over(house: House, other: House, one: dict[str, Any]) -> None:
-    """Copy raw files of another data folder, which has a longer list of its own."""
-    for number in range(9):
-        listed(list_of(other.data), emails=(f"{number}@people.example",))
-    other.now = house.now
-    other.land("applicant", [one], day=NEXT_DAY)
-    shutil.copytree(other.folder / "raw", house.folder / "raw", dirs_exist_ok=True)
-    house.publish()
-
-
-@pytest.mark.parametrize("action", [Action.RESTRICT, Action.ERASE, Action.CLEAR])
 def test_a_raw_file_that_claims_a_longer_list_is_asked_about_by_the_ids_of_its_leads(
-    house: House, tmp_path: Path, action: Action
-) -> None:
-    jane = JANE | {"message": "Ring me"}
-    house.land("applicant", [jane, JOHN])
-    listed(list_of(house.data), action, until=None, leads=[("applicant", "jane")])
-    house.publish()
-
-    take_over(house, House(tmp_path / "other"), jane | {"contact": {"email": "x@people.example"}})
-
-    shown = {"john": None, "jane": ""} if action is Action.CLEAR else {"john": None}
-    assert {lead_id: row["message"] for lead_id, row in house.leads("applicant").items()} == shown
-
-
-def test_a_correction_follows_its_lead_into_a_raw_file_that_claims_a_longer_list(
     house: House, tmp_path: Path
 ) -> None:
     house.land("applicant", [JANE, JOHN])
-    house.correct("applicant/jane", email="right@people.example")
+    listed(list_of(house.data), leads=[("applicant", "jane")])
+    house.publish()
 
-    take_over(house, House(tmp_path / "other"), JANE)
+    other = House(tmp_path / "other")
+    other.now = house.now
+    for number in range(9):
+        listed(list_of(other.data), emails=(f"{number}@people.example",))
+    other.land("applicant", [JANE | {"contact": {"email": "x@people.example"}}], NEXT_DAY)
+    shutil.copytree(other.folder / "raw", house.folder / "raw", dirs_exist_ok=True)
+    house.publish()
 
-    assert house.leads("applicant")["jane"]["contact_email"] == "right@people.example"
+    assert house.leads("applicant").keys() == {"john"}
 
 
 def test_who_is_erased_while_they_are_restricted_is_gone_from_there_too(full: House) -> None:

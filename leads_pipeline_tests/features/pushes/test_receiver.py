@@ -2,7 +2,6 @@
 stored.
 """
 
-import hmac
 import http.client
 import json
 import logging
@@ -14,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import product
@@ -28,13 +27,13 @@ from leads_pipeline.domain.window import Scope, today
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.pushes import receiver
 from leads_pipeline.features.pushes.placement import Placement
-from leads_pipeline.features.pushes.receiver import MAX_BODY_BYTES, MAX_CONNECTIONS, PATH, Receiver
+from leads_pipeline.features.pushes.receiver import MAX_BODY_BYTES, PATH, Receiver
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.landing import Landed, Raw
 from leads_pipeline.raw.names import Place, list_places
 from leads_pipeline.raw.rows import merged
 from leads_pipeline_tests.support.command_line import run
-from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, ROOT, wait_for
+from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, ROOT
 from leads_pipeline_tests.support.nginx import running_nginx
 from leads_pipeline_tests.support.staging import LONDON
 
@@ -54,11 +53,9 @@ def data(tmp_path: Path) -> DataFolder:
 
 
 @contextmanager
-def receiving(
-    data: DataFolder, key: str = KEY, each_minute: Callable[[], object] = lambda: None
-) -> Iterator[int]:
+def receiving(data: DataFolder) -> Iterator[int]:
     """A receiver on a socket, in a thread; its port."""
-    server = receiver.server(Receiver(data.raw, Placement(SCOPES, LONDON), key), each_minute)
+    server = receiver.server(Receiver(data.raw, Placement(SCOPES, LONDON), KEY), lambda: None)
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as listener:
         thread = threading.Thread(target=server.run, args=([listener],), daemon=True)
         thread.start()
@@ -96,15 +93,6 @@ def kept(data: DataFolder) -> list[str]:
 
 
 # --- what is taken --------------------------------------------------------------------------------
-
-
-def test_a_delivery_is_kept_exactly_as_it_was_sent(data: DataFolder) -> None:
-    with receiving(data) as port:
-        status, _, said = deliver(port)
-    assert (status, said) == (200, {"received": 1})
-    assert kept(data) == [
-        '{"id":"lead-1","price":250000.10, "contact":{"email":"canary@example.com"}}'
-    ]
 
 
 def test_every_form_of_a_delivery_is_taken(data: DataFolder) -> None:
@@ -171,12 +159,8 @@ def test_a_lead_is_stored_once_in_the_window_of_its_day_and_branch(data: DataFol
         assert deliver(port, json.dumps({"applicant": lead}))[0] == 200
         assert deliver(port, json.dumps({"applicant": lead}))[0] == 200
     [place] = list_places(data.store)
-    assert (place.kind.name, place.day, place.scope, len(kept(data))) == (
-        "applicant",
-        day,
-        "branch-101",
-        1,
-    )
+    assert (place.kind.name, place.day, place.scope) == ("applicant", day, "branch-101")
+    assert kept(data) == [json.dumps(lead)]
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -187,7 +171,6 @@ WRONG: dict[str, tuple[int, dict[str, Any]]] = {
     "no key": (401, {"headers": JSON}),
     "a wrong key": (401, {"headers": {**JSON, "Authorization": "Bearer 0123456789abcdef-kex"}}),
     "the beginning of the key": (401, {"headers": {**JSON, "Authorization": KEY[:-1]}}),
-    "a bearer that is no ASCII": (401, {"headers": {**JSON, "Authorization": b"Bearer \xff\xfe"}}),
     "another media type": (415, {"headers": {**HEADERS, "Content-Type": "text/plain"}}),
     "a compressed body": (415, {"headers": {**HEADERS, "Content-Encoding": "gzip"}}),
     "too many bytes in chunks": (413, {"body": [b" " * MAX_BODY_BYTES, b" "]}),
@@ -231,48 +214,6 @@ def test_a_large_body_is_refused_unread_and_no_key_before_the_body(data: DataFol
                 assert connection.recv(4096).startswith(b"HTTP/1.1 " + status)
 
 
-def test_a_sender_that_hangs_up_leaves_a_line_and_no_lead(
-    data: DataFolder, caplog: pytest.LogCaptureFixture
-) -> None:
-    with receiving(data) as port:
-        with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS) as gone:
-            gone.sendall(
-                HEAD
-                + f"X-API-Key: {KEY}\r\nContent-Length: {len(DELIVERY)}\r\n\r\n".encode()
-                + DELIVERY[:-9]
-            )
-        wait_for(lambda: "The sender hung up" in caplog.text)
-        assert deliver(port)[0] == 200
-    assert len(kept(data)) == 1
-    assert SECRET_TEXT not in caplog.text
-
-
-def test_more_connections_than_allowed_are_told_to_come_back(data: DataFolder) -> None:
-    with receiving(data) as port:
-        with ExitStack() as opened:
-            for _ in range(MAX_CONNECTIONS - 1):
-                opened.enter_context(
-                    socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_SECONDS)
-                )
-            assert status_of(port) == 503
-        wait_for(lambda: status_of(port) == 200)
-    assert len(kept(data)) == 1
-
-
-def test_a_bucket_that_does_not_answer_holds_no_push(data: DataFolder) -> None:
-    is_over = threading.Event()
-    with receiving(data, each_minute=is_over.wait) as port:
-        assert status_of(port) == 200
-        is_over.set()
-
-
-def status_of(port: int) -> int:
-    """The answer to a delivery. uvicorn's own answers are no JSON."""
-    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)) as sender:
-        sender.request("POST", PATH, body=DELIVERY, headers=HEADERS)
-        return sender.getresponse().status
-
-
 def test_a_disk_that_cannot_be_used_is_told_as_503(
     data: DataFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -298,8 +239,6 @@ def test_while_the_suppression_list_cannot_be_read_deliveries_are_to_come_again(
         assert kept(data) == []
         list_file.rmdir()
         assert deliver(port)[0] == 200
-    assert "could not be stored" in caplog.text
-    assert str(list_file) in caplog.text
     assert len(kept(data)) == 1
     assert KEY not in caplog.text
     assert SECRET_TEXT not in caplog.text
@@ -322,30 +261,9 @@ def test_a_fault_of_the_program_is_500_and_quotes_nothing(
     assert SECRET_TEXT not in caplog.text + json.dumps(said)
 
 
-def test_keys_are_compared_in_constant_time_and_at_one_length(
-    data: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    compared: list[tuple[int, int]] = []
-    real = hmac.compare_digest
-
-    def compare(one: bytes, other: bytes) -> bool:
-        compared.append((len(one), len(other)))
-        return real(one, other)
-
-    monkeypatch.setattr(hmac, "compare_digest", compare)
-    with receiving(data) as port:
-        statuses = [
-            deliver(port, headers={**JSON, "X-API-Key": given})[0] for given in (KEY, "x", KEY * 9)
-        ]
-    assert statuses == [200, 401, 401]
-    assert compared == [(32, 32)] * 3
-
-
 def test_a_short_key_is_refused(data: DataFolder) -> None:
-    placement = Placement(SCOPES, LONDON)
-    Receiver(data.raw, placement, "k" * 16)
     with pytest.raises(SettingsError, match="fewer than 16"):
-        Receiver(data.raw, placement, "k" * 15)
+        Receiver(data.raw, Placement(SCOPES, LONDON), "k" * 15)
 
 
 # --- behind nginx ---------------------------------------------------------------------------------
@@ -380,12 +298,7 @@ def test_nginx_as_in_deploy_holds_slow_senders_off_and_names_the_sender(
                     )
                 connection.sendall(sent)
             statuses = []
-            for path, headers in (
-                (PATH, HEADERS),
-                (f"{PATH}/", HEADERS),
-                (PATH, JSON),
-                ("/other", HEADERS),
-            ):
+            for headers in (HEADERS, JSON):
                 sender = http.client.HTTPSConnection(
                     "localhost",
                     port,
@@ -394,21 +307,14 @@ def test_nginx_as_in_deploy_holds_slow_senders_off_and_names_the_sender(
                     source_address=("127.0.0.3", 0),
                 )
                 with closing(sender):
-                    sender.request("POST", path, body=DELIVERY, headers=headers)
+                    sender.request("POST", PATH, body=DELIVERY, headers=headers)
                     statuses.append(sender.getresponse().status)
-            # nginx logs an answer like this one only after the sender has closed the connection.
             assert connection.recv(12) == b"HTTP/1.1 503", (
                 "one address had more connections than it may"
             )
-    assert statuses == [200, 200, 401, 404]
-    assert len(kept(data)) == 1, "one lead, delivered twice"
+    assert statuses == [200, 401]
+    assert len(kept(data)) == 1
     assert "A push from 127.0.0.3 was refused with 401." in caplog.text
-    answered = [
-        line.split()[:2] for line in (tmp_path / "nginx" / "access.log").read_text().splitlines()
-    ]
-    assert [upstream for _, upstream in answered if upstream != "-"] == ["200", "200", "401"], (
-        "whole requests alone"
-    )
 
 
 # --- the command ----------------------------------------------------------------------------------

@@ -5,7 +5,6 @@ reads.
 import sqlite3
 import subprocess
 import sys
-import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -31,8 +30,6 @@ from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventL
 
 from leads_pipeline.errors import StorageError
 from leads_pipeline.features.quick_event_log.sqlite import SqliteEventLog, is_quick
-from leads_pipeline.orchestration.home import dagster_home
-from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.newcomer import wait_for
 from leads_pipeline_tests.support.postgres import running_postgres
 from leads_pipeline_tests.support.pulls import home
@@ -166,43 +163,12 @@ def test_a_run_fails_if_the_event_of_a_window_cant_be_stored_when_a_log_line_com
         assert run.status is DagsterRunStatus.FAILURE
 
 
-def test_the_event_of_a_window_is_stored_before_the_log_is_closed(tmp_path: Path) -> None:
-    with home(tmp_path / "home") as instance:
-        record(instance, run_id(0))
-        [first, *_] = filter(is_of_window, instance.all_logs(run_id(0)))
-        instance.event_log_storage.store_event(first._replace(run_id=run_id(1)))
-        instance.event_log_storage.dispose()
-        assert rows(tmp_path / "home", run_id(1), "select partition from event_logs") == [("b",)]
-
-
 def is_of_window(entry: EventLogEntry) -> bool:
     told = entry.dagster_event
     return told is not None and told.event_type_value in (
         "ASSET_MATERIALIZATION",
         "ASSET_OBSERVATION",
     )
-
-
-def test_threads_share_the_event_log(tmp_path: Path) -> None:
-    errors: list[BaseException] = []
-    with home(tmp_path / "home") as instance:
-        record(instance, run_id(0))
-        log = instance.all_logs(run_id(0))[:8]
-
-        def write(number: int) -> None:
-            try:
-                for entry in log:
-                    instance.event_log_storage.store_event(entry._replace(run_id=run_id(number)))
-            except BaseException as error:  # noqa: BLE001 - handed on to the test
-                errors.append(error)
-
-        threads = [threading.Thread(target=write, args=(number,)) for number in range(1, 12)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert not errors
-        assert all(len(instance.all_logs(run_id(number))) == len(log) for number in range(1, 12))
 
 
 # Longer than Python's sqlite3 waits by itself, which is five seconds.
@@ -268,16 +234,3 @@ def test_a_dagster_that_has_moved_what_a_quick_log_needs_gets_its_own_log() -> N
     """
     assert is_quick(SqliteEventLogStorage)
     assert not is_quick(object)
-
-
-def test_a_new_home_has_dagsters_own_log_if_a_release_has_none_to_build_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delitem(
-        sys.modules, "leads_pipeline.features.quick_event_log.sqlite", raising=False
-    )
-    monkeypatch.setitem(sys.modules, "dagster._core.storage.event_log", None)
-
-    home = dagster_home(Settings.from_variables({"DAGSTER_HOME": str(tmp_path)}))
-
-    assert "event_log_storage" not in (home / "dagster.yaml").read_text()

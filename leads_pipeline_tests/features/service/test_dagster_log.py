@@ -90,28 +90,6 @@ def pull_and_log(here: Pipeline, keys: set[str]) -> ExecuteInProcessResult:
     return here.execute(config, {}, [AssetKey("raw_applicant_leads")])
 
 
-def test_a_run_that_was_interrupted_by_something_else_names_no_error_of_dagster() -> None:
-    """Fault 109: a machine that shuts down ends runs, too."""
-    run = "eb0de7c7-71a3-44c9-929b-0b77c888ff2b"
-    record = f"2026-11-29 05:40:10 +0000 - dagster - ERROR - pull_leads - {run} - 12140 - "
-    lines = [
-        f'{record}raw_applicant_leads - STEP_FAILURE - Execution of step "raw_applicant_leads" failed.',
-        "",
-        "dagster._core.errors.DagsterExecutionInterruptedError",
-        "",
-        "Stack Trace:",
-        f'{record}RUN_FAILURE - Execution of run for "pull_leads" failed. Execution was interrupted unexpectedly. '
-        "No user initiated termination request was found, treating as failure.",
-        "",
-        "dagster._core.errors.DagsterExecutionInterruptedError",
-        "",
-        "Stack Trace:",
-    ]
-    assert list(readable(lines, "http://ui")) == [
-        f"05:40:10 pull_leads was interrupted: http://ui/runs/{run}"
-    ]
-
-
 def test_an_event_that_cannot_be_stored_is_a_line_without_its_sql() -> None:
     """Fault 109: on a full disk, Dagster prints its statement of SQL."""
     lines = [

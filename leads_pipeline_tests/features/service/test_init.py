@@ -8,11 +8,9 @@ from typing import Any
 
 import pytest
 import yaml
-from dotenv import dotenv_values
 
-from leads_pipeline.cli.settings import variables
 from leads_pipeline_tests.support.command_line import run
-from leads_pipeline_tests.support.newcomer import ONLY_IN_A_CHECKOUT, ROOT
+from leads_pipeline_tests.support.newcomer import ROOT
 
 FILES = (".env", "leads-pipeline.service", "compose.yaml")
 PROGRAM = Path(sys.executable).with_name("leads-pipeline")
@@ -56,11 +54,6 @@ def test_init_writes_an_env_file_a_unit_and_a_compose_file_for_their_owner_alone
     )
 
 
-@pytest.mark.parametrize("name", FILES)
-def test_no_file_of_init_names_a_file_that_a_wheel_does_not_have(folder: Path, name: str) -> None:
-    assert ONLY_IN_A_CHECKOUT.findall((folder / name).read_text(encoding="utf-8")) == []
-
-
 # --- the unit -------------------------------------------------------------------------------------
 
 
@@ -73,19 +66,6 @@ def test_the_unit_runs_this_program_in_this_folder_and_writes_nowhere_else(folde
     assert told["ProtectSystem"] == "strict"
     # `yes` would hide a folder or a program in somebody's home.
     assert told["ProtectHome"] == "read-only"
-
-
-def test_the_rest_of_the_unit_is_that_of_a_server(folder: Path) -> None:
-    ours = unit(folder / "leads-pipeline.service")
-    theirs = unit(ROOT / "deploy" / "systemd" / "leads-pipeline.service")
-
-    changed = {name for name in {*ours, *theirs} if ours.get(name) != theirs.get(name)}
-
-    of_here = {"ExecStart", "WorkingDirectory", "ReadWritePaths", "ProtectHome"}
-    of_a_server = {"Environment", "StateDirectory", "StateDirectoryMode"}
-    of_a_server |= {"ConfigurationDirectory", "ConfigurationDirectoryMode"}
-    assert changed - {"User", "Group"} == of_here | of_a_server
-    assert ours.keys().isdisjoint(of_a_server)
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
@@ -123,17 +103,6 @@ def test_the_compose_file_builds_the_image_from_the_package_and_needs_no_checkou
     assert "USER 10001:10001" in steps
 
 
-def test_the_rest_of_the_compose_file_is_that_of_the_checkout(folder: Path) -> None:
-    ours = compose(folder / "compose.yaml")
-    theirs = compose(ROOT / "deploy" / "compose.yaml")
-
-    for content in (ours, theirs):
-        for part in (content["x-pipeline"], *content["services"].values()):
-            part.pop("build", None)
-            part.pop("env_file", None)
-    assert ours == theirs
-
-
 # --- what is there already ------------------------------------------------------------------------
 
 
@@ -147,18 +116,3 @@ def test_a_file_that_is_there_is_left_and_named(folder: Path) -> None:
     assert "Wrote compose.yaml" in again.output
     assert "Left as they were: .env, leads-pipeline.service" in again.output
     assert (folder / ".env").read_text() == "LEADS_BRANCH_IDS=101\n"
-
-
-def test_a_name_that_no_unit_can_hold_is_refused(tmp_path: Path) -> None:
-    refused = run("init", tmp_path / "two\nlines")
-
-    assert refused.exit_code == 2
-    assert "Choose another name" in refused.output
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_the_env_file_of_init_sets_nothing_until_it_is_filled_in(folder: Path) -> None:
-    told = dotenv_values(folder / ".env")
-
-    assert told.keys() == variables() - {"DAGSTER_HOME", "LEADS_KEEP_PERSONAL_DAYS"}
-    assert set(told.values()) == {""}
