@@ -175,7 +175,8 @@ def test_the_rest_of_an_example_is_what_the_first_start_writes(name: str, tmp_pa
 
 
 def test_containers_of_runs_have_what_the_one_that_starts_them_has_and_no_more() -> None:
-    asked, service = EXAMPLES["docker"]["run_launcher"]["config"], COMPOSE["services"]["pipeline"]
+    asked = EXAMPLES["docker"]["run_launcher"]["config"]
+    service = COMPOSE["services"]["pipeline"]
     given = asked["container_kwargs"]
     for name in ("read_only", "cap_drop", "security_opt", "init"):
         assert given[name] == service[name]

@@ -195,7 +195,9 @@ def test_each_lead_is_once_where_it_belongs_and_erasures_are_where_it_was(tmp_pa
 
     everybody = {f"lead-{number}" for number in range(1000)}
     sales = {f"lead-{number}" for number in range(1000) if number % 3}
-    to_slow, to_api, to_dead = slow.of("lead.created"), crm.of("created"), back.of("lead.created")
+    to_slow = slow.of("lead.created")
+    to_api = crm.of("created")
+    to_dead = back.of("lead.created")
     assert set(to_slow) == {f"lead-{number}" for number in range(500)} - {waits}
     assert sales - set(to_api) <= {waits}
     assert set(to_api) <= sales

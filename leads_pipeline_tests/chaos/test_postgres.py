@@ -55,7 +55,8 @@ def test_serve_lands_every_lead_over_a_restart_of_the_server_and_keeps_its_histo
     ):
         today = datetime.now(ZoneInfo("Europe/London")).date()
         # Yesterday is the night's.
-        first, last = today - timedelta(days=5), today - timedelta(days=2)
+        first = today - timedelta(days=5)
+        last = today - timedelta(days=2)
         address = tmp_path / "address"
         address.write_text(f"{server.url}\n")
         address.chmod(0o600)

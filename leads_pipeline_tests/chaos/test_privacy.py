@@ -79,7 +79,8 @@ def test_no_version_is_lost_if_a_restriction_or_its_end_is_killed(
     tmp_path: Path, full: Path
 ) -> None:
     before = House(full / "data")
-    raw, published = sorted({*before.raw("applicant")}), before.leads("applicant").keys()
+    raw = sorted({*before.raw("applicant")})
+    published = before.leads("applicant").keys()
     seed = os.environ["CHAOS_SEED"]
     for folder, where in trials(restrict_and_lift, full, tmp_path, seed=seed, most=FAULTS):
         house = House(folder / "data")

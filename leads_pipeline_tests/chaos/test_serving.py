@@ -38,7 +38,8 @@ def me(portal: Newcomer, tmp_path: Path) -> Newcomer:
 
 def descendants(process: int) -> dict[int, str]:
     """The processes that this one has started, and those that they have, with their command lines."""
-    commands, parents = {}, {}
+    commands = {}
+    parents = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
             commands[int(folder.name)] = (
@@ -47,7 +48,8 @@ def descendants(process: int) -> dict[int, str]:
             parents[int(folder.name)] = int(
                 (folder / "stat").read_text().rpartition(")")[2].split()[1]
             )
-    found, ancestors = dict[int, str](), {process}
+    found = dict[int, str]()
+    ancestors = {process}
     while ancestors := {child for child, parent in parents.items() if parent in ancestors}:
         found |= {child: commands[child] for child in ancestors}
     return found
@@ -137,7 +139,8 @@ def test_if_serve_itself_is_killed_nothing_is_left_running_and_the_next_start_br
     me: Newcomer,
 ) -> None:
     today = datetime.now(ZoneInfo("Europe/London")).date()
-    first, last = today - timedelta(days=29), today - timedelta(days=2)
+    first = today - timedelta(days=29)
+    last = today - timedelta(days=2)
     with serving(me) as (process, _):
         family = descendants(process.pid)
         assert runs(family), "the pull is under way"

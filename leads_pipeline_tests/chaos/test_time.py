@@ -74,7 +74,8 @@ FRACTIONS = [
 def test_each_lead_of_a_day_is_there_once_and_on_its_day_to_the_microsecond(
     house: House, day: date, hours: int
 ) -> None:
-    start, end = midnight(day), midnight(day + ONE_DAY)
+    start = midnight(day)
+    end = midnight(day + ONE_DAY)
     assert end - start == timedelta(hours=hours)
     around = [
         edge + sign * fraction
@@ -107,7 +108,8 @@ def test_a_clock_that_was_a_year_ahead_for_an_hour_leaves_no_trace(tmp_path: Pat
 
     Afterwards all is as if the clock had been right.
     """
-    right, wrong = House(tmp_path / "right"), House(tmp_path / "wrong")
+    right = House(tmp_path / "right")
+    wrong = House(tmp_path / "wrong")
     for house in (right, wrong):
         house.land("applicant", [{"id": "known", "message": "first"}])
         house.publish()

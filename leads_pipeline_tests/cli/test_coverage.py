@@ -30,7 +30,8 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     monkeypatch.setenv("LEADS_START_DATE", str(day(4)))
     house = House(tmp_path / "data")
     house.zone = ZoneInfo("UTC")
-    house.scopes, house.first_day = BRANCHES, day(4)
+    house.scopes = BRANCHES
+    house.first_day = day(4)
     house.now = NOW - timedelta(hours=1)
     return house
 

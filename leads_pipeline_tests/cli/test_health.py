@@ -29,11 +29,9 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> House:
     `make demo` leaves no settings, either.
     """
     house = House(tmp_path_factory.mktemp("published") / "data")
-    house.scopes, house.first_day, house.now = (
-        ("branch-101",),
-        YESTERDAY,
-        NOW - timedelta(minutes=5),
-    )
+    house.scopes = ("branch-101",)
+    house.first_day = YESTERDAY
+    house.now = NOW - timedelta(minutes=5)
     for kind in ("applicant", "appraisal"):
         house.land(kind, [{"id": f"{kind}-{number}"} for number in range(3)], YESTERDAY)
     house.publish()
@@ -117,7 +115,8 @@ def test_a_backup_is_restored_without_any_settings_in_the_time_zone_of_its_folde
 ) -> None:
     (house.folder / ".state" / "time_zone").write_text("Pacific/Auckland\n")
     house.land("applicant", [{"id": "noon", "createdAt": f"{YESTERDAY}T12:00Z"}], YESTERDAY)
-    target, restored = house.folder.parent / "target", house.folder.parent / "restored"
+    target = house.folder.parent / "target"
+    restored = house.folder.parent / "restored"
     assert run("backup", target).exit_code == 0
     monkeypatch.setenv("LEADS_DATA_DIR", str(restored))
 

@@ -56,7 +56,8 @@ def healthy(install: Install) -> Path:
     """A data folder with yesterday's lead of one branch, published."""
     data = install(NOBODY, LEADS_START_DATE=YESTERDAY)
     house = House(data)
-    house.scopes, house.zone = ("branch-101",), ZoneInfo("UTC")
+    house.scopes = ("branch-101",)
+    house.zone = ZoneInfo("UTC")
     house.first_day = TODAY - timedelta(days=1)
     house.now = datetime.now(UTC) - timedelta(minutes=5)
     house.land("applicant", [{"id": "of both days"}], house.first_day)

@@ -115,7 +115,8 @@ def test_a_daemon_pulls_stages_and_publishes_by_itself_what_an_env_file_leads_to
         me = replace(me, exported={SERVED: "yes"})
     # Today and yesterday are left to the schedules.
     today = datetime.now(ZoneInfo("Europe/London")).date()
-    first, last = today - timedelta(days=29), today - timedelta(days=2)
+    first = today - timedelta(days=29)
+    last = today - timedelta(days=2)
     # The oldest are deleted while the daemon works.
     before = {kind: me.asked(kind) for kind in KINDS}
     with me.running(*command, "--port", str(free_port())) as log:

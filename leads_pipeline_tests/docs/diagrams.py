@@ -62,7 +62,11 @@ _FOLDERS: Final[Places] = {
 }
 
 
-_WIDTH, _HEIGHT, _ACROSS, _DOWN, _MARGIN = 190, 34, 280, 80, 20
+_WIDTH = 190
+_HEIGHT = 34
+_ACROSS = 280
+_DOWN = 80
+_MARGIN = 20
 
 
 def tables_diagram(columns: Mapping[str, AbstractSet[str]]) -> str:

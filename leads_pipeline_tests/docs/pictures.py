@@ -28,7 +28,8 @@ def take(folder: Path, target: Path) -> None:
         "PATH": os.environ["PATH"],
         "LEADS_OWNERS": "team:data,maria@agency.example",
     }
-    program, port = str(BIN / "leads-pipeline"), free_port()
+    program = str(BIN / "leads-pipeline")
+    port = free_port()
     subprocess.run(
         [program, "demo"], cwd=folder, env=environment, check=True, stdout=subprocess.DEVNULL
     )

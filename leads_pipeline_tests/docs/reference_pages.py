@@ -268,7 +268,8 @@ def _metrics() -> str:
 
 def _assets() -> str:
     definitions = build_definitions(FULL)
-    graph, repository = definitions.resolve_asset_graph(), definitions.get_repository_def()
+    graph = definitions.resolve_asset_graph()
+    repository = definitions.get_repository_def()
 
     def parents(key: AssetKey) -> str:
         return ", ".join(

@@ -140,7 +140,8 @@ def test_every_python_snippet_prints_something(
     request: pytest.FixtureRequest,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    environment, folder = dict(installation.environment), installation.folder
+    environment = dict(installation.environment)
+    folder = installation.folder
     if "scan_delta" in snippet:
         folder = tmp_path
         shutil.copytree(installation.folder / "data", folder / "data", symlinks=True)

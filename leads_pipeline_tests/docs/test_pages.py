@@ -171,7 +171,8 @@ def test_every_command_and_option_exists() -> None:
         while words and isinstance(command, Group) and not words[0].startswith("-"):
             found = command.get_command(Context(command), words[0])
             assert found, line
-            command, words = found, words[1:]
+            command = found
+            words = words[1:]
         if command.name == "simulate":
             command = simulate
         options = {

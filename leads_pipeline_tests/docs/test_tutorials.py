@@ -216,7 +216,8 @@ def test_first_real_day(tmp_path: Path) -> None:
 
 
 def test_when_the_portal_fails(tmp_path: Path) -> None:
-    port, codes = str(free_port()), []
+    port = str(free_port())
+    codes = []
     with ExitStack() as terminals:
         for language, text in steps("when-the-portal-fails.md"):
             if language == "json":

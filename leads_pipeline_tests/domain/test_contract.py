@@ -191,7 +191,8 @@ def resolved(schema: dict[str, Any]) -> dict[str, Any]:
 def leaves(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
     """Path and schema of everything that is no object, depth first."""
     for name, part in resolved(schema)["properties"].items():
-        inner, inner_path = resolved(part), f"{path}{name}"
+        inner = resolved(part)
+        inner_path = f"{path}{name}"
         if "properties" in inner:
             yield from leaves(inner, f"{inner_path}.")
         else:

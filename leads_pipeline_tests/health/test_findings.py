@@ -120,7 +120,8 @@ def test_what_was_never_set_up_is_a_hint_with_the_simulator_and_a_warning_with_a
 
 
 def test_a_channel_that_does_not_work_is_an_error_that_may_pass(healthy: House) -> None:
-    told, began_at = Told(), healthy.now - timedelta(hours=2)
+    told = Told()
+    began_at = healthy.now - timedelta(hours=2)
     told.note_attempt("LEADS_SMTP_URL", "The mail server can't be reached.", began_at)
     told.write(healthy.data.state.path)
     [one] = found(healthy).values()

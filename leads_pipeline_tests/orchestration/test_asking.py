@@ -194,7 +194,9 @@ def test_a_pull_lands_nobody_who_was_erased_on_another_machine_with_the_same_buc
 
 def test_failed_windows_are_red_say_why_and_cost_the_others_nothing(here: Pipeline) -> None:
     """And the run says when they are asked for again (fault 107)."""
-    refused, busy, broken = here.key(1), here.key(2, 102), here.key(3, 103)
+    refused = here.key(1)
+    busy = here.key(2, 102)
+    broken = here.key(3, 103)
     here.fail(
         {refused: Then(status=403), busy: Then(status=500), broken: Then(status=200, body="<html>")}
     )
@@ -326,7 +328,8 @@ def test_the_hours_that_arrive_of_a_large_window_are_kept_and_it_stays_failed(
 def test_a_person_gets_each_window_that_was_asked_for(here: Pipeline) -> None:
     here.run(here.tick())
     here.fail({here.key(1, 102): Then(status=403)})
-    first, last = here.key(2, 101), here.key(1, 102)
+    first = here.key(2, 101)
+    last = here.key(1, 102)
     tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
 
     result = by_hand(here, **tags)
@@ -354,7 +357,8 @@ def test_what_a_killed_run_has_landed_is_shown_by_the_next_automatic_run(here: P
 def test_a_landed_window_that_the_portal_has_deleted_stays_green_and_a_missing_one_is_red(
     here: Pipeline,
 ) -> None:
-    landed, missing = here.key(2), here.key(3)
+    landed = here.key(2)
+    missing = here.key(3)
     by_hand(here, landed)
     here.clock.now += 40 * DAY
     here.requests()

@@ -14,7 +14,9 @@ from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline_tests.support.installation import Installation, installation
 
-SECOND, HOUR, DAY = timedelta(seconds=1), timedelta(hours=1), timedelta(days=1)
+SECOND = timedelta(seconds=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
 
 
 @pytest.fixture

@@ -31,7 +31,8 @@ def test_each_check_has_a_result_that_names_its_problems(house: House) -> None:
 def test_a_slip_in_the_file_of_names_leaves_the_names_as_they_were(house: House) -> None:
     house.names = "id,name,region\n101,York,North\n102,Leeds,\n"
     house.publish()
-    file, store = house.folder.parent / "branches.csv", LeadsFile(house.data)
+    file = house.folder.parent / "branches.csv"
+    store = LeadsFile(house.data)
     branches = known_branches(file, store)
     assert branches == read_branches(file)
     file.write_text("id,name,region\n101,York,North\n101,Leeds,\n")

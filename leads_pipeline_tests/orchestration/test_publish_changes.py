@@ -63,7 +63,9 @@ class House:
         *,
         is_bucket: bool = False,
     ) -> None:
-        self.folder, self.instance, self.clock = folder, instance, clock
+        self.folder = folder
+        self.instance = instance
+        self.clock = clock
         self.is_broken = False
         self.nightly: list[bool] = []
         self.marts = folder.folder.with_name("marts")

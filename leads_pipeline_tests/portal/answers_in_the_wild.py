@@ -58,7 +58,8 @@ class Wild:
 
 # --- the leads service ----------------------------------------------------------------------------
 
-A, B = b'{"id":"a"}', b'{"id":"b"}'
+A = b'{"id":"a"}'
+B = b'{"id":"b"}'
 LEADS = b'{"applicants":[' + A + b"," + B + b"]}"
 WHOLE = HEAD + b"Content-Length: %d\r\n\r\n" % len(LEADS) + LEADS
 GZIP = "Content-Encoding: gzip"

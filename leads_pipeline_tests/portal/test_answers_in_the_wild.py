@@ -17,7 +17,8 @@ from leads_pipeline_tests.portal.answers_in_the_wild import ANSWERS, LEADS, NOW,
 from leads_pipeline_tests.support.fake_timing import FakeTiming
 from leads_pipeline_tests.support.raw_server import RawServer, respond, unknown_authority
 
-DATA, TOKEN = "/applicant-leads", "/oauth2/token"
+DATA = "/applicant-leads"
+TOKEN = "/oauth2/token"
 SLOW_SECONDS = 0.2
 A_DAY = Window.of(date(2026, 11, 19), Scope.parse("branch-101"), ZoneInfo("UTC"))
 # So short that nobody asks for less.

@@ -57,7 +57,8 @@ def one_round(workspace: WorkspaceProcessContext) -> int:
     """
     instance = workspace.instance
     ended = RunsFilter(statuses=list(FINISHED_STATUSES))
-    before, ended_before = instance.get_runs_count(), instance.get_runs_count(ended)
+    before = instance.get_runs_count()
+    ended_before = instance.get_runs_count(ended)
     log = logging.getLogger("daemon")
     _finish(launch_scheduled_runs(workspace, log, datetime.now(UTC), {}))
     _finish(execute_sensor_iteration(workspace, log, None, None))
@@ -82,7 +83,8 @@ def look_up_once() -> None:
     """
     read_migrations_once()
     ReconstructableRepository.get_definition = cache(ReconstructableRepository.get_definition)  # type: ignore[method-assign]
-    has_index, indexes = SqlEventLogStorage.has_secondary_index, set[str]()
+    has_index = SqlEventLogStorage.has_secondary_index
+    indexes = set[str]()
 
     def has_index_once(storage: SqlEventLogStorage, name: str) -> bool:
         if name not in indexes and has_index(storage, name):

@@ -163,7 +163,8 @@ class Machine:
             self._daemon.stdin.flush()
         if answer := self._daemon.stdout.readline():
             return int(answer)
-        process, self._daemon = self._daemon, None
+        process = self._daemon
+        self._daemon = None
         _wait(process)
         code = process.returncode
         assert code == -signal.SIGKILL, self.output()

@@ -182,7 +182,8 @@ def restored(house: House) -> dict[str, str]:
     elsewhere.parent.mkdir()
     there = house.agency
     try:
-        house.agency, leads = replace(there, data=elsewhere), there.leads.copy()
+        house.agency = replace(there, data=elsewhere)
+        leads = there.leads.copy()
         there.leads.clear()
         house.succeed(*RESTORE)
         house.backfill()

@@ -167,7 +167,8 @@ class Step:
 
 def seeded_steps(rng: Random) -> list[Step]:
     chosen = rng.choices(list(WEIGHTS), list(WEIGHTS.values()), k=STEPS)
-    chosen[0], chosen[STEPS // 2] = "pull", "erase"
+    chosen[0] = "pull"
+    chosen[STEPS // 2] = "erase"
     return [
         Step(
             what,
@@ -314,9 +315,11 @@ class History:
         if self.backup is None:
             return
         self.houses += 1
-        before, folder = self.house.folder, self.house.folder.parent / f"data-{self.houses}"
+        before = self.house.folder
+        folder = self.house.folder.parent / f"data-{self.houses}"
         target, handed = self.backup
-        self.house, self.handed = self.house.restore(target, folder), [*handed]
+        self.house = self.house.restore(target, folder)
+        self.handed = [*handed]
         if (before / "privacy").exists():
             shutil.rmtree(folder / "privacy", ignore_errors=True)
             shutil.copytree(before / "privacy", folder / "privacy")
@@ -341,7 +344,9 @@ def house_in(folder: Path) -> House:
     key.parent.mkdir(parents=True, mode=0o700)
     key.write_text("5eed" * 16)
     key.chmod(0o600)
-    house.scopes, house.first_day, house.now = SCOPES, DAYS[0], BEGIN
+    house.scopes = SCOPES
+    house.first_day = DAYS[0]
+    house.now = BEGIN
     return house
 
 
@@ -358,7 +363,8 @@ def compared(tables: dict[str, list[Row]]) -> dict[str, list[str]]:
 
 def check_seed(seed: str, folder: Path) -> None:
     rng = Random(seed)  # noqa: S311 - to be repeated
-    everybody, steps = seeded_leads(rng), seeded_steps(rng)
+    everybody = seeded_leads(rng)
+    steps = seeded_steps(rng)
     here = History(house_in(folder / "here"), everybody, with_erasures=True)
     here.run(steps, everybody)
     others = [lead for lead in everybody if lead.id not in here.meant]

@@ -31,11 +31,18 @@ from leads_pipeline_tests.support.sinks import mail_server, web_sink
 from leads_pipeline_tests.support.small_portal import SmallPortal, served
 
 # Letters and digits, so that no encoding of URLs, JSON or forms hides them from the search.
-SECRET, TOKEN, PASSPHRASE = "canarySecret5e7d", "canaryToken9a21", "canaryPassphrase33f0"
-WRONG_SECRET, WRONG_PASSPHRASE = "canaryWrongSecret8c4b", "canaryWrongPassphrase71aa"
-RECEIVE_KEY, WRONG_KEY = "canaryReceiveKey5c1e", "canaryWrongKey77d0"
-WEBHOOK, SLACK, HEARTBEAT = "canaryWebhook91bb", "canarySlack04cd", "canaryHeartbeat6e2f"
-MAIL_PASSWORD, WRONG_MAIL_PASSWORD = "canaryMail2d9a", "canaryWrongMail55fe"
+SECRET = "canarySecret5e7d"
+TOKEN = "canaryToken9a21"
+PASSPHRASE = "canaryPassphrase33f0"
+WRONG_SECRET = "canaryWrongSecret8c4b"
+WRONG_PASSPHRASE = "canaryWrongPassphrase71aa"
+RECEIVE_KEY = "canaryReceiveKey5c1e"
+WRONG_KEY = "canaryWrongKey77d0"
+WEBHOOK = "canaryWebhook91bb"
+SLACK = "canarySlack04cd"
+HEARTBEAT = "canaryHeartbeat6e2f"
+MAIL_PASSWORD = "canaryMail2d9a"
+WRONG_MAIL_PASSWORD = "canaryWrongMail55fe"
 SECRETS: Final = (
     SECRET,
     TOKEN,
@@ -51,11 +58,16 @@ SECRETS: Final = (
     WRONG_MAIL_PASSWORD,
 )
 
-EMAIL, PHONE, MESSAGE = "canaryemail77@person.example", "07700900077", "canaryMessage0b6e"
-POSTCODE, STREET, PLACE = "ZZ97 3QX", "canaryStreet18f3", "51.9182736"
+EMAIL = "canaryemail77@person.example"
+PHONE = "07700900077"
+MESSAGE = "canaryMessage0b6e"
+POSTCODE = "ZZ97 3QX"
+STREET = "canaryStreet18f3"
+PLACE = "51.9182736"
 # A name as a programmer might give one, for it to stand where a field's or a member's name is due.
 PERSON = "canaryPerson4d1c"
-ERASED, CORRECTED = "canaryerased19@person.example", "canarycorrected8b@person.example"
+ERASED = "canaryerased19@person.example"
+CORRECTED = "canarycorrected8b@person.example"
 RECIPIENT = "canaryagent3c@agency.example"
 PERSONAL: Final = (
     EMAIL,
@@ -236,7 +248,8 @@ class Installation:
 
     def push(self, *deliveries: tuple[str, bytes]) -> list[int]:
         """Deliver to the receiver under a key; the status of each answer."""
-        port, statuses = free_port(), []
+        port = free_port()
+        statuses = []
         log = self.folder / "output" / "receive"
         with log.open("wb") as output:
             process = subprocess.Popen(

@@ -30,7 +30,8 @@ VERSIONS: Final = (1, 2, 3)
 
 # So few of a branch's leads change that a publication brings the file up to date, and doesn't make
 # it anew.
-STEADY, CHANGING = 80, 3
+STEADY = 80
+CHANGING = 3
 
 # What a reader reads on one connection: the versions that changed leads and their children show,
 # and how many leads the tables of leads and some marts have.

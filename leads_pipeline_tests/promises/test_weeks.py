@@ -164,7 +164,8 @@ class Weeks:
     def _tick(self) -> None:
         handed = len(self.portal.handed)
         if self.kill is not None:
-            chance, self.kill = self.kill, None
+            chance = self.kill
+            self.kill = None
             self._kill_soon(chance)
         try:
             self.machine.tick()

@@ -78,7 +78,8 @@ def mishaps(rng: Random, begin: datetime, number_of_days: int) -> list[Happening
             if number_of_days < MANY_DAYS and rng.random() > SHARE_OF_FEW_DAYS:
                 continue
             at = begin + DAY + (number_of_days - 4) * DAY * rng.random()
-            lasts, how = timedelta(), ""
+            lasts = timedelta()
+            how = ""
             if what in ("refused", "passing", "secret"):
                 lasts = rng.choice([HOUR, 5 * HOUR, DAY, 3 * DAY, 7 * DAY]) * rng.uniform(0.8, 1.2)
                 how = rng.choice(REFUSALS if what == "refused" else PASSING)

@@ -13,7 +13,8 @@ from leads_pipeline_tests.support.sample_answers import CLOSED_AT
 
 def test_the_demos_data_stays_while_a_service_works_with_it(tmp_path: Path) -> None:
     """Also if DAGSTER_HOME lies elsewhere."""
-    data, home = DataFolder.at(tmp_path / "data"), tmp_path / "home"
+    data = DataFolder.at(tmp_path / "data")
+    home = tmp_path / "home"
     land(data, HERS)
     home.mkdir()
     with alone(home, "its address"), pytest.raises(SettingsError, match="is in use"):

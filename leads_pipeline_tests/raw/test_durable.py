@@ -16,7 +16,8 @@ def test_a_copy_that_the_kernel_refuses_or_stops_is_made_as_a_plain_one(
     bugs).
     """
     content = os.urandom(300_000)
-    source, target = tmp_path / "source", tmp_path / "target"
+    source = tmp_path / "source"
+    target = tmp_path / "target"
     source.write_bytes(content)
     copied: list[int] = []
     copy_in_kernel = os.copy_file_range

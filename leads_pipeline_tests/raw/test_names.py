@@ -52,7 +52,8 @@ class Windows:
     """A data folder or a bucket, its list, and a clock that the tests set."""
 
     def __init__(self, store: Store, kept_out: KeptOut) -> None:
-        self.store, self.kept_out = store, kept_out
+        self.store = store
+        self.kept_out = kept_out
         self.now = NOW
         self.raw = Raw(store, kept_out, lambda: self.now)
 

@@ -30,7 +30,8 @@ def run(*arguments: object) -> Result:
     fixture of a module would leave it to other tests. The rest stays untouched, as threads may read
     it.
     """
-    before, umask = dict(os.environ), os.umask(0o077)
+    before = dict(os.environ)
+    umask = os.umask(0o077)
     os.umask(umask)
     with pytest.MonkeyPatch.context() as patched:
         for console in (output.out, output.err):

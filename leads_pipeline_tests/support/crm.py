@@ -36,7 +36,8 @@ class Crm(httpx.AsyncBaseTransport):
     requests: list[httpx.Request] = field(default_factory=list)
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        body, headers = request.read(), request.headers
+        body = request.read()
+        headers = request.headers
         at = datetime.fromtimestamp(int(headers["webhook-timestamp"]), UTC)
         assert headers["webhook-signature"] == Webhook(SECRET).sign(
             headers["webhook-id"], at, body.decode()

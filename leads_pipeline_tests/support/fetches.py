@@ -13,7 +13,9 @@ from zoneinfo import ZoneInfo
 from leads_pipeline.domain.due import FETCHES, Failure, due, due_at
 from leads_pipeline.domain.window import RETENTION, Scope, Window
 
-TICK, HOUR, DAY = timedelta(minutes=5), timedelta(hours=1), timedelta(days=1)
+TICK = timedelta(minutes=5)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
 NEVER = datetime.max.replace(tzinfo=UTC)
 
@@ -26,7 +28,8 @@ class Weeks:
 
     def __init__(self, seed: int, days: int, branches: int) -> None:
         self.dice = dice = random.Random(seed)  # noqa: S311 - to be repeated
-        self.now, self.end = FIRST, FIRST + DAY * (days + 35)
+        self.now = FIRST
+        self.end = FIRST + DAY * (days + 35)
         self.windows = [
             Window.of((FIRST + DAY * day).date(), Scope.parse(f"branch-{number}"), ZoneInfo("UTC"))
             for day in range(days)

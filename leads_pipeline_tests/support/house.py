@@ -86,7 +86,8 @@ class House:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.now = NOW
-        self.day, self.next_day = DAY, NEXT_DAY
+        self.day = DAY
+        self.next_day = NEXT_DAY
         self.zone = LONDON
         self.scopes: tuple[str, ...] = ("branch-101", "branch-102")
         self.first_day = DAY
@@ -107,7 +108,9 @@ class House:
         self, kind: str, leads: Iterable[Lead], day: date = DAY, scope: str = "branch-101"
     ) -> None:
         """Pull a window. The portal answers with these leads."""
-        of, body, moment = lead_kind(kind), _answer(kind, leads), self._tick()
+        of = lead_kind(kind)
+        body = _answer(kind, leads)
+        moment = self._tick()
         window = Window.of(day, Scope.parse(scope), self.zone)
         self.data.raw.land(
             of, window, cut_leads(of, body).leads, moment, hashlib.sha256(body).hexdigest(), "run"
@@ -337,14 +340,16 @@ class House:
         return house
 
     def _request(self, action: Action, given: Mapping[str, str | Sequence[str]]) -> None:
-        person, moment = _person(given), self._tick()
+        person = _person(given)
+        moment = self._tick()
         found: Found = find(self.data, person)
         requests.add(self.data, requests.Request(action, person, found, moment.date()), moment)
         self.publish()
 
     def correct(self, lead: str, email: str | None = None, phone: str | None = None) -> None:
         """Correct the address or the number of a lead, given as KIND/ID, and publish."""
-        found, moment = find(self.data, person := _person({"lead": lead})), self._tick()
+        found = find(self.data, person := _person({"lead": lead}))
+        moment = self._tick()
         request = requests.Request(Action.CORRECT, person, found, moment.date())
         requests.add_correction(self.data, request, email, phone, moment)
         self.publish()

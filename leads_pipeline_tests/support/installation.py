@@ -301,7 +301,8 @@ def installation(
 
     Leads are few, so that tests are quick, and so many that every day of the calendar has some.
     """
-    now, zone = datetime.now(UTC), ZoneInfo((variables or {}).get("LEADS_TIMEZONE", "UTC"))
+    now = datetime.now(UTC)
+    zone = ZoneInfo((variables or {}).get("LEADS_TIMEZONE", "UTC"))
     with running(config or Config(branches=3, leads_per_day=8)) as simulator:
         environment = {
             **simulator.environment(),

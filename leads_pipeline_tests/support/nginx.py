@@ -46,7 +46,8 @@ def running_nginx(
         pytest.skip("nginx is not installed: apt install nginx-light")
     folder.mkdir()
     port = free_port()
-    certificate, key = folder / "certificate.pem", folder / "private.key"
+    certificate = folder / "certificate.pem"
+    key = folder / "private.key"
     make = (
         "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext "
         "subjectAltName=DNS:localhost"

@@ -29,7 +29,8 @@ from leads_pipeline.raw.names import list_places
 
 UNTIL = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
-EMAIL, PHONE = "jane.roe@people.example", "07700 900123"
+EMAIL = "jane.roe@people.example"
+PHONE = "07700 900123"
 
 
 def lead(

@@ -56,11 +56,9 @@ def running_postgres() -> Iterator[Postgres]:
     with TemporaryDirectory(prefix="pg-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         if other:
             shutil.chown(folder, "postgres")
-        data, initdb, pg_ctl = (
-            f"{folder}/data",
-            str(_PROGRAMS[-1]),
-            str(_PROGRAMS[-1].with_name("pg_ctl")),
-        )
+        data = f"{folder}/data"
+        initdb = str(_PROGRAMS[-1])
+        pg_ctl = str(_PROGRAMS[-1].with_name("pg_ctl"))
         make = [
             *other,
             initdb,

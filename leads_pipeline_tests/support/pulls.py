@@ -52,7 +52,9 @@ from leads_pipeline.simulator.server import running
 from leads_pipeline_tests.support.installation import IMPATIENT, empty_home
 
 LONDON = ZoneInfo("Europe/London")
-MINUTE, HOUR, DAY = timedelta(minutes=1), timedelta(hours=1), timedelta(days=1)
+MINUTE = timedelta(minutes=1)
+HOUR = timedelta(hours=1)
+DAY = timedelta(days=1)
 
 _DAGSTER_YAML = """\
 telemetry: {enabled: false}

@@ -130,7 +130,8 @@ def bomb(megabytes: int) -> bytes:
 
 def unknown_authority(folder: Path) -> ssl.SSLContext:
     """TLS for a server on 127.0.0.1 whose certificate no authority has signed."""
-    key, certificate = folder / "key.pem", folder / "certificate.pem"
+    key = folder / "key.pem"
+    certificate = folder / "certificate.pem"
     command = (
         "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "
         "/CN=localhost"

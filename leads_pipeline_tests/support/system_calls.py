@@ -243,10 +243,17 @@ def _child(connection: Connection, work: Callable[..., Any], arguments: tuple[An
 # --- seccomp --------------------------------------------------------------------------------------
 
 # From linux/prctl.h, linux/seccomp.h and linux/filter.h.
-_PR_SET_NO_NEW_PRIVS, _SYS_SECCOMP, _SET_MODE_FILTER, _NEW_LISTENER = 38, 317, 1, 8
-_ALLOW, _NOTIFY = 0x7FFF0000, 0x7FC00000
-_LOAD, _JUMP_IF_EQUAL, _RETURN = 0x20, 0x15, 0x06
-_RECEIVE, _SEND = 0xC0502100, 0xC0182101
+_PR_SET_NO_NEW_PRIVS = 38
+_SYS_SECCOMP = 317
+_SET_MODE_FILTER = 1
+_NEW_LISTENER = 8
+_ALLOW = 0x7FFF0000
+_NOTIFY = 0x7FC00000
+_LOAD = 0x20
+_JUMP_IF_EQUAL = 0x15
+_RETURN = 0x06
+_RECEIVE = 0xC0502100
+_SEND = 0xC0182101
 _CONTINUE = 1
 _NOTIFICATION = struct.Struct("QIIiIQ6Q")
 _RESPONSE = struct.Struct("QqiI")

@@ -15,12 +15,14 @@ from leads_pipeline_tests.support.house import House
 
 def test_a_folder_whose_name_reads_like_a_pattern_is_a_folder(tmp_path: Path) -> None:
     """Fault 84: files of other folders were read, and a folder called `team=a` became a column."""
-    name, other = "da[t]a * team=a %20 'of' ü", "data x team=a %20 'of' ü"
+    name = "da[t]a * team=a %20 'of' ü"
+    other = "data x team=a %20 'of' ü"
     for folder in (name, other):
         marts = tmp_path / folder / "marts"
         marts.mkdir(parents=True)
         (marts / "targets.csv").write_text(f"target\n{folder}\n")
-    house, decoy = House(tmp_path / name / "data"), House(tmp_path / other / "data")
+    house = House(tmp_path / name / "data")
+    decoy = House(tmp_path / other / "data")
     house.marts = tmp_path / name / "marts"
     decoy.land_inventory({"Leeds": [{"id": "of another folder"}]})
 

@@ -44,9 +44,11 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Published:
     """Six days of three branches. The third has no name."""
     house = House(tmp_path_factory.mktemp("marts") / "data")
     house.scopes = ("branch-101", "branch-102", "branch-103")
-    house.first_day, house.now = DAYS[0], NOW
+    house.first_day = DAYS[0]
+    house.now = NOW
     house.names = "id,name\n101,York\n102,Leeds\n"
-    book, found = LeadBook(7, 12), {}
+    book = LeadBook(7, 12)
+    found = {}
     for day in DAYS:
         start, end = (datetime.combine(day + timedelta(days=n), time(), LONDON) for n in (0, 1))
         for branch in Organisation(7, 3).branches:

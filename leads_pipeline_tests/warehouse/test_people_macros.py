@@ -44,7 +44,8 @@ def test_the_column_person_takes_no_two_people_for_one_and_knows_a_contact_that_
 
     That counts a person twice, and erases nobody.
     """
-    keys_by_value, values_by_key = defaultdict[str, set[str]](set), defaultdict[str, set[str]](set)
+    keys_by_value = defaultdict[str, set[str]](set)
+    values_by_key = defaultdict[str, set[str]](set)
     with duckdb.connect() as db:
         db.execute(MACROS.read_text(encoding="utf-8"))
         for text in contacts(field):

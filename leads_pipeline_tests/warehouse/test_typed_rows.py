@@ -36,14 +36,12 @@ def value(row: Row, path: str) -> Any:
 # --- types ----------------------------------------------------------------------------------------
 
 PROBLEM = object()
-TEXT, BOOLEAN, INTEGER, NUMBER, AMOUNT, MOMENT = (
-    "message",
-    "isOverseas",
-    "listingDetails.uprn",
-    "searchCriteria.radius",
-    "listingDetails.pricing.price",
-    "createdAt",
-)
+TEXT = "message"
+BOOLEAN = "isOverseas"
+INTEGER = "listingDetails.uprn"
+NUMBER = "searchCriteria.radius"
+AMOUNT = "listingDetails.pricing.price"
+MOMENT = "createdAt"
 
 
 def moment(text: str) -> datetime:

@@ -13,7 +13,8 @@ from leads_pipeline.warehouse.unpublished import RawWindows
 from leads_pipeline_tests.support.keeping_out import KeptOut
 
 NOW = datetime(2026, 11, 21, 6, tzinfo=UTC)
-LEAD, OTHER = ReceivedLead("a", '{"id":"a"}'), ReceivedLead("b", '{"id":"b"}')
+LEAD = ReceivedLead("a", '{"id":"a"}')
+OTHER = ReceivedLead("b", '{"id":"b"}')
 
 
 @pytest.fixture

@@ -36,7 +36,8 @@ from leads_pipeline_tests.support.staging import (
 from leads_pipeline_tests.support.system_calls import NEVER, Fault, needs_seccomp, run
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
-PLACE, NEXT_PLACE = Place(APPLICANT, DAY, "branch-101"), Place(APPLICANT, NEXT_DAY, "branch-101")
+PLACE = Place(APPLICANT, DAY, "branch-101")
+NEXT_PLACE = Place(APPLICANT, NEXT_DAY, "branch-101")
 
 
 @pytest.fixture(scope="module")
@@ -215,7 +216,8 @@ def test_leads_that_move_while_a_backup_is_made_are_in_it(
     opened = Path.open
 
     def run(at: int, place: Path) -> int:
-        here, count = with_list(place / "data", place / "list"), 0
+        here = with_list(place / "data", place / "list")
+        count = 0
         shutil.copytree(pristine, here.folder, symlinks=True)
         before(here)
 
@@ -276,7 +278,8 @@ def test_a_target_without_hard_links_gets_copies(
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", refused)
-    first, second = backed_up(data, target), backed_up(data, target, 1)
+    first = backed_up(data, target)
+    second = backed_up(data, target, 1)
     assert (first.new, second.new) == (first.files, second.files)
     restored(target, DataFolder.at(tmp_path / "restored"))
     assert contents(tmp_path / "restored") == contents(data.folder)
@@ -391,7 +394,8 @@ def test_a_restore_that_was_killed_is_finished_by_the_next(
     data: DataFolder, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     backed_up(data, target)
-    back, left = DataFolder.at(tmp_path / "restored"), 3
+    back = DataFolder.at(tmp_path / "restored")
+    left = 3
     replace = Path.replace
 
     def killed(path: Path, to: Path) -> Path:
@@ -448,7 +452,9 @@ def test_a_restore_overwrites_nothing(data: DataFolder, target: Path) -> None:
 def test_of_two_suppression_lists_the_longer_one_stays(
     data: DataFolder, target: Path, tmp_path: Path
 ) -> None:
-    here, list_, later = with_list(data.folder, tmp_path / "list"), tmp_path / "list", "later"
+    here = with_list(data.folder, tmp_path / "list")
+    list_ = tmp_path / "list"
+    later = "later"
     listed(list_of(here))
     backed_up(here, target)
     older = tmp_path / "older list"

@@ -68,7 +68,8 @@ def test_a_folder_moves_into_a_bucket_and_back_as_the_guide_says(
     alone = DataFolder.at(tmp_path / "data")
     land(alone, HERS, OTHERS)
     listed(list_of(alone))
-    key, number = alone.state.person_key(), alone.gate.newest_entry
+    key = alone.state.person_key()
+    number = alone.gate.newest_entry
     alone.state.remember_start_date(DAY)
 
     def in_the_bucket(work: str) -> DataFolder:

@@ -152,7 +152,8 @@ class Destinations:
 
     def deliver(self, **options: Any) -> dict[str, Sent]:
         """Deliver to each."""
-        sent, house = {}, self.agency.house
+        sent = {}
+        house = self.agency.house
         for destination in self.read():
             crm = self.api or self.crms.setdefault(destination.name, Crm())
             sent[destination.name] = deliver(

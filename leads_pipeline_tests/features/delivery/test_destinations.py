@@ -17,7 +17,8 @@ from leads_pipeline_tests.features.delivery.agency import Agency, Destinations, 
 from leads_pipeline_tests.support import crm
 from leads_pipeline_tests.support.crm import SECRET, VARIABLES
 
-SALES, LETTINGS = {"enquiryType": "ENQUIRY_TYPE_SALES"}, {"intent": "APPLICANT_INTENT_RENT"}
+SALES = {"enquiryType": "ENQUIRY_TYPE_SALES"}
+LETTINGS = {"intent": "APPLICANT_INTENT_RENT"}
 
 
 # --- filters --------------------------------------------------------------------------------------

@@ -237,10 +237,8 @@ def test_a_spreadsheet_by_n8n_has_a_row_for_each_lead(agency: Agency) -> None:
     rows: dict[str, list[str]] = {}
 
     def n8n(request: httpx.Request, body: Any) -> Answer:
-        id_, at = (
-            request.headers["webhook-id"],
-            datetime.fromtimestamp(int(request.headers["webhook-timestamp"]), UTC),
-        )
+        id_ = request.headers["webhook-id"]
+        at = datetime.fromtimestamp(int(request.headers["webhook-timestamp"]), UTC)
         assert request.headers["webhook-signature"] == Webhook(SECRET).sign(
             id_, at, request.content.decode()
         )

@@ -97,7 +97,8 @@ def test_each_flipped_byte_of_the_published_file_is_red_until_the_next_publicati
 ) -> None:
     publish(data, now := datetime.now(UTC))
     path = LeadsFile(data).path.resolve()
-    whole, times = path.read_bytes(), path.stat()
+    whole = path.read_bytes()
+    times = path.stat()
     path.chmod(0o600)
     for place in (len(whole) // 10, len(whole) // 2):
         content = bytearray(whole)

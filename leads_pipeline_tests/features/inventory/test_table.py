@@ -17,7 +17,8 @@ from leads_pipeline.warehouse.tables import create_table
 
 DAY = date(2026, 11, 19)
 AT = datetime(2026, 11, 19, 8, tzinfo=UTC)
-NEXT_DAY, NEXT_AT = DAY + timedelta(days=1), AT + timedelta(days=1)
+NEXT_DAY = DAY + timedelta(days=1)
+NEXT_AT = AT + timedelta(days=1)
 
 
 @pytest.fixture

@@ -171,7 +171,8 @@ def test_each_mart_that_cannot_be_made_is_one_finding_keeps_its_rows_and_hurts_n
 
 def in_a_draft(house: House, folder: Path) -> Callable[..., dict[str, str]]:
     """Make the tables in a copy of what is published. What is wrong with which file?"""
-    marts, house.marts = house.marts, None
+    marts = house.marts
+    house.marts = None
     house.publish()
     house.marts = marts
     draft = folder / "draft.duckdb"

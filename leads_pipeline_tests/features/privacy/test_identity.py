@@ -47,8 +47,10 @@ def groups(
     "request_", PEOPLE, ids=[f"{number}: {one['about']}" for number, one in enumerate(PEOPLE)]
 )
 def test_a_person_is_found_and_a_stranger_is_not(request_: dict[str, Any]) -> None:
-    asked, leads = request_["ask"], request_["leads"]
-    versions, given_ids = {}, []
+    asked = request_["ask"]
+    leads = request_["leads"]
+    versions = {}
+    given_ids = []
     for number, one in enumerate(leads):
         key = (one["kind"], str(number))
         versions[key] = [read_version(json.dumps(one["payload"]))]
@@ -77,10 +79,8 @@ def test_a_person_is_found_and_a_stranger_is_not(request_: dict[str, Any]) -> No
 
 
 def test_all_versions_of_a_lead_decide_together() -> None:
-    former, now = (
-        lead("1", email=EMAIL, name="Jane Roe"),
-        lead("1", email="other@people.example", name="Jane Smith"),
-    )
+    former = lead("1", email=EMAIL, name="Jane Roe")
+    now = lead("1", email="other@people.example", name="Jane Smith")
     assert groups(Person.of([EMAIL]), former, now) == {"1": "theirs"}
     assert groups(Person.of(lead_ids=[("applicant", "1")]), now) == {"1": "theirs"}
 
@@ -114,7 +114,8 @@ def test_repeated_keys_odd_types_and_broken_json_hide_nobody() -> None:
         # A line break in a text, which JSON forbids, is published as it is.
         f'{{"id": "10", "message": "a\nb", "contact": {{"email": "{EMAIL}"}}}}',
     )
-    theirs, to_look_at = ("0", "1", "4", "10"), ("2", "3", "5", "6", "7", "8")
+    theirs = ("0", "1", "4", "10")
+    to_look_at = ("2", "3", "5", "6", "7", "8")
     assert found == {**dict.fromkeys(theirs, "theirs"), **dict.fromkeys(to_look_at, "look")}
 
 
@@ -167,7 +168,8 @@ def test_the_plain_search_passes_over_nobody(
 ) -> None:
     contact = {"emails": email, "phones": PHONE, "names": NAME}
     asked: dict[str, Any] = {what: [contact[what]] for what in given_}
-    person, thorough = Person.of(**asked), Thorough.of(**asked)
+    person = Person.of(**asked)
+    thorough = Thorough.of(**asked)
     value = between.join(pieces)
     content = (
         {"firstName": value, "email": value, "phoneNumber": value} if where == "contact" else value

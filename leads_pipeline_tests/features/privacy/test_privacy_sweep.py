@@ -133,7 +133,8 @@ def test_a_lead_that_another_machine_lands_with_an_older_list_is_not_marketed(
     house.bucket = FolderStore(tmp_path / "bucket")
     house.land("applicant", [lead("jane", email=EMAIL, **jane)])
     other = House(tmp_path / "other")
-    other.bucket, other.now = house.bucket, house.now
+    other.bucket = house.bucket
+    other.now = house.now
     other.data.share()
     house.publish()
     assert house.query(marketed) == [("jane",)]

@@ -130,7 +130,8 @@ def test_find_takes_a_list_and_names_a_wrong_line_without_repeating_it(
     desk: House, tmp_path: Path
 ) -> None:
     desk.land("applicant", [lead("ann", name="Ann Poe", consumerPostcode="SW1A 1AA", **BEFORE)])
-    right, wrong = tmp_path / "right.txt", tmp_path / "wrong.txt"
+    right = tmp_path / "right.txt"
+    wrong = tmp_path / "wrong.txt"
     right.write_text("Name: poe, ann\n\npostcode: sw1a1aa\n", encoding="utf-8")
     wrong.write_text(f"phone: {PHONE}\n{EMAIL}\n", encoding="utf-8")
 
@@ -874,6 +875,10 @@ def test_what_is_left_is_what_was_created_before_the_erasure(desk: House) -> Non
     left = [line.partition("/")[::2] for line in left_of(desk.data, [entry])[entry.number]]
 
     assert {(place, line.partition(" lead ")[2]) for place, line in left} == {
-        *(("raw", "jane."), ("raw", "jane too."), ("raw", "john.")),
-        *(("quarantine", "jane."), ("quarantine", "jane too."), ("quarantine", "john.")),
+        ("raw", "jane."),
+        ("raw", "jane too."),
+        ("raw", "john."),
+        ("quarantine", "jane."),
+        ("quarantine", "jane too."),
+        ("quarantine", "john."),
     }

@@ -126,7 +126,8 @@ def texts_of(house: House, day: date) -> str:
 
 
 def test_old_leads_lose_their_person_everywhere_and_no_figure_changes(full: House) -> None:
-    before, leads = figures(full), {kind: len(full.leads(kind)) for kind in KINDS}
+    before = figures(full)
+    leads = {kind: len(full.leads(kind)) for kind in KINDS}
     people = {kind: people_in(full, kind) for kind in KINDS}
     untouched = texts_of(full, NEXT_DAY)
     dry = cut_days(full.data, NEXT_DAY, is_dry=True)

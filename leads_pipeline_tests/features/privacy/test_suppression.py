@@ -42,7 +42,8 @@ from leads_pipeline_tests.support.people import (
 )
 from leads_pipeline_tests.support.staging import with_list
 
-BEFORE, AFTER = "2026-11-19T10:00:00Z", "2026-11-21T13:00:00Z"
+BEFORE = "2026-11-19T10:00:00Z"
+AFTER = "2026-11-21T13:00:00Z"
 JANE = lead("jane", email=EMAIL, createdAt=BEFORE)
 JOHN = lead("john", email="john@people.example", createdAt=BEFORE)
 
@@ -144,7 +145,8 @@ def test_nothing_goes_on_with_a_list_that_is_not_what_it_was(
     house: House, spoil: Callable[[SuppressionList], object]
 ) -> None:
     house.land("applicant", [JOHN])
-    list_, before = list_of(house.data), house.raw("applicant")
+    list_ = list_of(house.data)
+    before = house.raw("applicant")
     listed(list_)
     listed(list_)
     list_.read()

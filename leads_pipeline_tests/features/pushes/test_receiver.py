@@ -128,7 +128,8 @@ def test_the_key_is_taken_in_each_form_at_both_addresses(data: DataFolder) -> No
 def test_nothing_is_answered_before_it_is_on_the_disk(
     data: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    is_asked, may_write = threading.Event(), threading.Event()
+    is_asked = threading.Event()
+    may_write = threading.Event()
     real = Raw.add
 
     def add(

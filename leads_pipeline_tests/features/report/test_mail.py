@@ -28,7 +28,9 @@ from leads_pipeline_tests.support.sinks import MailSink, mail_server
 # The Monday after the week of the leads, at 07:00 in London.
 MONDAY = datetime(2026, 11, 23, 7, tzinfo=LONDON)
 SUNDAY = date(2026, 11, 22)
-BOSS, YORK, LEEDS = "boss@agency.example", "york@agency.example", "leeds@agency.example"
+BOSS = "boss@agency.example"
+YORK = "york@agency.example"
+LEEDS = "leeds@agency.example"
 NAMES = "id,name\n101,York & Sons\n102,Leeds\n"
 
 
