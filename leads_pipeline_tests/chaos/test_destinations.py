@@ -137,16 +137,18 @@ def test_each_lead_is_once_where_it_belongs_and_erasures_are_where_it_was(tmp_pa
 
     with hook(0.02) as (slow_address, slow), api() as (api_address, crm):
         file = tmp_path / "destinations.toml"
-        dead = f"http://127.0.0.1:{dead_port}"
         file.write_text(
-            FILE.replace("DEAD", dead).replace("SLOW", slow_address).replace("API", api_address)
+            FILE.replace("DEAD", f"http://127.0.0.1:{dead_port}")
+            .replace("SLOW", slow_address)
+            .replace("API", api_address)
         )
-        variables = {
+        environment = {
+            **os.environ,
             "LEADS_DATA_DIR": str(house.folder),
             "LEADS_DESTINATIONS_FILE": str(file),
+            "LEADS_TIMEZONE": "Europe/London",
             "SECRET": SECRET,
         }
-        environment = os.environ | variables | {"LEADS_TIMEZONE": "Europe/London"}
 
         def deliver(*options: str) -> subprocess.Popen[bytes]:
             command = [str(PROGRAM), "deliver", *options]
@@ -185,9 +187,7 @@ def test_each_lead_is_once_where_it_belongs_and_erasures_are_where_it_was(tmp_pa
         # The dead one holds no other. At last it comes back.
         assert said.returncode == 1
         assert "Delivered to dead (127.0.0.1): 0. Left: 99" in said.stdout
-        assert (
-            "Delivered to slow (127.0.0.1): 0. Left: 0." in said.stdout or "Left: 0." in said.stdout
-        )
+        assert "Left: 0." in said.stdout
         with hook(0, dead_port) as (_, back):
             sender = deliver("--now")
             sender.communicate()

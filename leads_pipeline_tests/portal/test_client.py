@@ -417,6 +417,28 @@ def test_headers_that_come_byte_by_byte_do_not_hold_a_run_for_ever(raw_server: R
         outcomes(client, 1)
 
 
+def test_an_unexpected_exception_reaches_the_consumer() -> None:
+    def handler(_: httpx.Request) -> httpx.Response:
+        raise ZeroDivisionError("a bug")
+
+    with pytest.raises(ZeroDivisionError, match="a bug"):
+        outcomes(leads_client(handler), 5)
+
+
+def test_a_netrc_file_never_replaces_the_token(
+    raw_server: RawServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login somebody password else\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    raw_server.script = respond(BODY)
+
+    answer_of(socket_client(raw_server.url))
+
+    assert f"authorization: bearer {TOKEN}".encode() in raw_server.requests[0].lower()
+
+
 def test_of_a_lead_in_two_hours_the_later_answer_is_the_newest() -> None:
     def handler(request: httpx.Request) -> httpx.Response:
         start, end = interval(request)

@@ -264,6 +264,17 @@ def test_a_file_that_vanishes_while_the_folder_is_read_makes_it_be_read_again(
     assert here.texts().keys() == {"lead-01", "lead-02", "lead-03"}
 
 
+def test_files_of_other_names_are_ignored(windows: Windows) -> None:
+    windows.land(TWENTY)
+    for name in ("leads.parquet", ".0f3a.tmp", "notes.txt", "1-closed-1-0123.parquet"):
+        windows.store.create(PLACE.key + name, b"other")
+
+    windows.land([lead(30)], LATER)
+
+    assert len(windows.texts()) == 21
+    assert len(windows.names) == 4
+
+
 texts = st.sampled_from("ABC")
 moments = st.integers(min_value=1, max_value=6)
 some_rows = st.lists(st.builds(Row, st.sampled_from(["1", "2"]), moments, texts), max_size=6)
@@ -317,6 +328,16 @@ def test_the_same_answer_is_filtered_again_once_the_list_has_grown(windows: Wind
     windows.kept_out.keep_out("lead-01")
     windows.land(TWENTY, LATER)
     assert "lead-01" not in windows.texts()
+
+
+def test_the_hash_of_an_answer_is_not_kept_if_somebody_was_taken_out_of_it(
+    windows: Windows,
+) -> None:
+    windows.kept_out.keep_out("lead-01")
+
+    windows.land([lead(1), lead(2)])
+
+    assert windows.footer()[b"body_hash"] == b""
 
 
 @pytest.mark.parametrize("way", ["land", "the same again", "push", "fresh"])

@@ -1,6 +1,4 @@
-"""Each mart against what its question's answer is. `test_same_tables.py` and the pages of questions
-hold them for whole weeks.
-"""
+"""Each mart against what its question's answer is. The pages of questions hold them for a week."""
 
 import hmac
 import json

@@ -147,6 +147,21 @@ def test_after_an_erasure_no_file_holds_the_person(folder: Folder, is_killed: bo
     assert len(list((folder.path / ".versions").glob("tables-*"))) == 1
 
 
+def test_a_link_of_a_killed_publication_takes_no_file_with_it(folder: Folder) -> None:
+    folder.raw.land(*LEADS)
+    folder.publish()
+    write(folder)
+    before = read(folder, "applicant_leads")
+    link = folder.path / ".versions" / "draft-tables-link"
+    link.symlink_to((folder.path / "tables").resolve())
+
+    folder.raw.land({"id": "later"})
+    folder.publish()
+
+    assert not link.is_symlink()
+    assert read(folder, "applicant_leads") == before
+
+
 def test_files_that_nobody_wants_any_more_are_removed(folder: Folder) -> None:
     folder.raw.land(*LEADS)
     folder.publish()

@@ -248,6 +248,16 @@ def test_erase_takes_theirs_everywhere_and_nobody_elses(desk: House) -> None:
     assert desk.query(states) == [("empty",)]
 
 
+def test_whoever_has_no_lead_yet_can_be_erased_and_never_lands(desk: House) -> None:
+    told = privacy("erase", "--email", "late@people.example", "--yes").stdout
+    assert "No lead of this person was found. Check the spelling." in told
+
+    desk.push("applicant", lead("late", email="Late+home@people.example", **BEFORE))
+    desk.publish()
+
+    assert "late" not in ids(desk)
+
+
 def test_the_receipt_names_who_may_still_hold_the_person(desk: House, tmp_path: Path) -> None:
     """Backups, exports, and programs that have the old file open."""
     desk.back_up(tmp_path / "backup")
