@@ -57,7 +57,7 @@ def steps_of(
 ) -> list[Step]:
     """Return the steps in their order."""
     zone = settings.zone
-    to_day = today(settings.zone, now)
+    to_day = today(zone, now)
     grid = Grid(settings.scopes, settings.first_day, zone)
     gates = [of_feature(data) for of_feature in brought("former_gate")]
     follow_list = [of_feature(data) for of_feature in brought("follow_list")]

@@ -166,7 +166,7 @@ class LeadsClient:
                 raise
             parts, missing = self._ask_by_hours(run, kind, window)
             if not parts:
-                verdicts = [error, *(verdict for _, verdict in missing)]
+                verdicts = [error] + [verdict for _, verdict in missing]
                 raise next((one for one in verdicts if one.is_transient), error) from None
             attempts = error.attempts + sum(verdict.attempts for _, verdict in missing)
 

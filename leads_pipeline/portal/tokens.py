@@ -46,7 +46,6 @@ from leads_pipeline.portal.verdicts import (
 from leads_pipeline.raw.durable import (
     PRIVATE_FOLDER_MODE,
     locked,
-    make_folder,
     replace_file,
     storing,
 )
@@ -211,11 +210,9 @@ class Tokens:
 
     def _obtain(self, secret: str, refused: Token | None) -> Token:
         path = self._folder / f"{self._credentials.store_key(secret)}.json"
-        with storing(self._folder):
-            make_folder(self._folder)
-            self._folder.chmod(PRIVATE_FOLDER_MODE)  # it may be from a copy
-
         with locked(path.with_suffix(".lock"), LOCK_DEADLINE_SECONDS):
+            with storing(self._folder):
+                self._folder.chmod(PRIVATE_FOLDER_MODE)  # it may be from a copy
             stored = _read(path)
             if stored is not None and self._is_good(stored, refused):
                 return stored

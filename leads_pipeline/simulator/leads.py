@@ -35,58 +35,14 @@ _WEEKDAY_SHARE: Final = (1.2, 1.1, 1.05, 1.0, 0.9, 0.8, 0.95)
 # Leads in each hour of a British day: a lunch-time shoulder, an evening peak at eight, next to
 # nothing at night.
 _WORKDAY_HOURS: Final = (
-    0.6,
-    0.3,
-    0.2,
-    0.1,
-    0.1,
-    0.2,
-    0.7,
-    1.6,
-    2.8,
-    3.9,
-    4.6,
-    4.8,
-    5.4,
-    5.0,
-    4.6,
-    4.5,
-    4.8,
-    5.4,
-    6.6,
-    7.9,
-    8.4,
-    7.4,
-    5.0,
-    2.2,
-)
+    0.6, 0.3, 0.2, 0.1, 0.1, 0.2, 0.7, 1.6, 2.8, 3.9, 4.6, 4.8,
+    5.4, 5.0, 4.6, 4.5, 4.8, 5.4, 6.6, 7.9, 8.4, 7.4, 5.0, 2.2,
+)  # fmt: skip
 # On Saturday and Sunday people get up later and ask all day long.
 _WEEKEND_HOURS: Final = (
-    0.9,
-    0.6,
-    0.3,
-    0.2,
-    0.1,
-    0.2,
-    0.4,
-    0.9,
-    2.2,
-    4.2,
-    6.0,
-    6.8,
-    6.6,
-    6.0,
-    5.4,
-    5.2,
-    5.3,
-    5.6,
-    6.2,
-    6.6,
-    6.4,
-    5.4,
-    3.8,
-    1.9,
-)
+    0.9, 0.6, 0.3, 0.2, 0.1, 0.2, 0.4, 0.9, 2.2, 4.2, 6.0, 6.8,
+    6.6, 6.0, 5.4, 5.2, 5.3, 5.6, 6.2, 6.6, 6.4, 5.4, 3.8, 1.9,
+)  # fmt: skip
 # Share of branch-days with a lead at exactly the first moment of the day, in UTC or in London. Both
 # ends of a request are inclusive, so that lead is in two answers.
 _MIDNIGHT: Final = 0.2

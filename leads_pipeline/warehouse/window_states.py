@@ -91,7 +91,7 @@ class NoteWindowStates(Step):
 
     def _listed(self, *, of_all_days: bool) -> "_ListedWindows":
         zone = self._grid.zone
-        to_day = today(self._grid.zone, self._now)
+        to_day = today(zone, self._now)
         # Folders are listed from this day on.
         since = date.min if of_all_days else next(recent_days(self._now))
 

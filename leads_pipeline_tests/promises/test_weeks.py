@@ -3,10 +3,10 @@
 Nothing that the pipeline says of itself is believed.
 
 Leads come on time, late, at midnight and by push. They move, are corrected, change their day, and
-are deleted after 30 days. The portal refuses, is busy, is down,
-answers nonsense, and wants another secret. The machine is off, its clock is wrong, its daemon is
-killed, files rot, the folder is restored, Dagster's database and `leads.duckdb` are
-lost, a branch is added, and somebody runs backfills by hand.
+are deleted after 30 days. The portal refuses, is busy, is down, answers nonsense, and wants another
+secret. The machine is off, its clock is wrong, and its daemon is killed. Files rot, the folder is
+restored, and Dagster's database and `leads.duckdb` are lost. A branch is added, and somebody runs
+backfills by hand.
 
 The promises:
 

@@ -190,7 +190,7 @@ def own_keys(folder: Path) -> Iterator[str]:
     leads.duckdb comes first.
     """
     link = folder / "leads.duckdb"
-    versions = [*(folder / ".versions").glob("leads-*.duckdb")]
+    versions = list((folder / ".versions").glob("leads-*.duckdb"))
     if link.exists() or versions:
         # A snapshot may have no link, because not all file systems and tools take one.
         newest = link if link.exists() else max(versions, key=lambda path: path.stat().st_mtime_ns)

@@ -74,7 +74,7 @@ def ask_leads(
 ) -> Iterator[Seen]:
     """Ask the leads service: the time, a token, and one small request per kind and scope."""
     settings = facts.settings
-    base_url = facts.settings.base_url
+    base_url = settings.base_url
     tokens = cache(tokens)  # a full disk keeps none, and each says so
 
     if base_url:

@@ -75,7 +75,7 @@ def add(
     """
     person = request.person
     found = request.found
-    given = request.person.contact
+    given = person.contact
     has_contact = given.emails or (given.phones and found.names)
 
     if not (found.theirs or has_contact or person.lead_ids or cleared):
