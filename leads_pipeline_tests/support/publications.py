@@ -112,7 +112,7 @@ class Other(Step):
     reads: str = ""
     made_by: str = ""
 
-    def inputs(self) -> str:
+    def updates_if(self) -> str:
         return self.reads
 
     def rebuilds_if(self) -> str:
