@@ -217,7 +217,9 @@ def test_a_person_who_asks_for_their_data_gets_the_outcomes(here: Here) -> None:
     jane = {("applicant", "lead-1")}
     notes = DeliveredLeads(here.house.data).notes_on(jane.__contains__)
 
-    assert notes == [f"alto: applicant/lead-1 was accepted on {here.house.now:%Y-%m-%d}."]
+    assert notes == [
+        f"alto (127.0.0.1): applicant/lead-1 was accepted on {here.house.now:%Y-%m-%d}."
+    ]
 
 
 def test_a_failure_keeps_the_outcomes_of_before_and_is_a_finding_after_two_days(
