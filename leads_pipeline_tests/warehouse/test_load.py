@@ -2,8 +2,7 @@
 
 import json
 import random
-from collections import defaultdict
-from datetime import date, timedelta
+from datetime import timedelta
 
 import pytest
 
@@ -11,35 +10,38 @@ from leads_pipeline.warehouse.flatten import PART_LEADS
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.staging import batch, empty_tables, flatten_batches
 
+DAYS = (DAY, NEXT_DAY)
+
 
 @pytest.mark.parametrize("seed", range(2))
 def test_after_any_answers_every_version_is_in_raw_and_the_last_of_each_lead_is_published(
     house: House, seed: int
 ) -> None:
     rng = random.Random(seed)  # noqa: S311 - the same each time
-    served: set[tuple[str, str]] = set()
-    versions: dict[str, dict[tuple[date, str], tuple[int, str]]] = defaultdict(dict)
-    listed: dict[tuple[date, str], set[str]] = defaultdict(set)
+    versions: set[tuple[str, str]] = set()
+    newest: dict[str, str] = {}
     for number in range(30):
-        place = rng.choice([DAY, NEXT_DAY]), rng.choice(house.scopes)
-        leads = {
-            id_: rng.choice([f"version {number}", versions[id_].get(place, (0, "first"))[1]])
-            for id_ in rng.sample([f"lead-{number}" for number in range(6)], rng.randrange(5))
-        }
+        leads = {f"lead-{n}": f"version {number}" for n in rng.sample(range(6), rng.randrange(5))}
         texts = {id_: json.dumps({"id": id_, "message": text}) for id_, text in leads.items()}
-        house.land("applicant", texts.values(), *place)
-        served |= set(texts.items())
-        for id_, text in leads.items():
-            # A version that its window still has counts from when it first came.
-            if id_ not in listed[place] or versions[id_][place][1] != text:
-                versions[id_][place] = (number, text)
-        listed[place] = set(leads)
-        house.later(hours=rng.choice([0, 1]))
+        house.land("applicant", texts.values(), rng.choice(DAYS), rng.choice(house.scopes))
+        versions |= set(texts.items())
+        newest |= leads
 
-    assert set(house.raw("applicant")) == served
     house.publish()
-    newest = {id_: max(of_windows.values())[1] for id_, of_windows in versions.items()}
+
+    assert set(house.raw("applicant")) == versions
     assert {id_: lead["message"] for id_, lead in house.leads("applicant").items()} == newest
+
+
+def test_a_window_that_still_has_an_older_version_does_not_bring_it_back(house: House) -> None:
+    older = {"id": "a", "message": "older"}
+    house.land("applicant", [older], scope="branch-101")
+    house.land("applicant", [{"id": "a", "message": "newer"}], scope="branch-102")
+    house.land("applicant", [older], scope="branch-101")
+
+    house.publish()
+
+    assert house.query("select message from applicant_leads") == [("newer",)]
 
 
 def test_of_a_lead_that_is_twice_in_an_answer_the_last_counts_with_how_it_was_received(

@@ -18,21 +18,14 @@ from leads_pipeline.features.backup.restoring import Restored, end_restore, rest
 from leads_pipeline.features.backup.snapshots import BackedUp, back_up, snapshots
 from leads_pipeline.features.bucket.store import open_store
 from leads_pipeline.features.privacy.gatekeeper import list_of
-from leads_pipeline.features.privacy.suppression import Action, Entry
+from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.features.privacy.sweeping import sweep
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import RESTRICTED, Place
 from leads_pipeline_tests.support.buckets import new_bucket
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.people import listed
-from leads_pipeline_tests.support.staging import (
-    DAY,
-    FETCHED_AT,
-    NEXT_DAY,
-    land,
-    publish,
-    published_leads,
-    with_list,
-)
+from leads_pipeline_tests.support.staging import with_list
 from leads_pipeline_tests.support.system_calls import NEVER, Fault, needs_seccomp, run
 
 NOW = datetime(2026, 11, 22, 2, tzinfo=UTC)
@@ -41,22 +34,22 @@ NEXT_PLACE = Place(APPLICANT, NEXT_DAY, "branch-101")
 
 
 @pytest.fixture(scope="module")
-def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def pristine(tmp_path_factory: pytest.TempPathFactory) -> House:
     """Two days of a branch, published, and a pushed lead of the first."""
-    data = DataFolder.at(tmp_path_factory.mktemp("pristine") / "data")
+    house = House(tmp_path_factory.mktemp("pristine") / "data")
     for day in (DAY, NEXT_DAY):
-        land(data, APPLICANT, [{"id": f"{day}-{n}"} for n in (1, 2)], day=day)
-    publish(data, scopes=["branch-101"])
-    data.state.claim("https://portal.example")
-    data.raw.add(PLACE, [ReceivedLead("pushed-1", '{"id":"pushed-1"}')], FETCHED_AT)
-    return data.folder
+        house.land("applicant", [{"id": f"{day}-1"}, {"id": f"{day}-2"}], day)
+    house.publish()
+    house.data.state.claim("https://portal.example")
+    house.data.raw.add(PLACE, [ReceivedLead("pushed-1", '{"id":"pushed-1"}')], house.now)
+    house.now = NOW + timedelta(hours=1)
+    return house
 
 
 @pytest.fixture
-def data(tmp_path: Path, pristine: Path) -> DataFolder:
+def house(tmp_path: Path, pristine: House) -> House:
     """A copy of `pristine`."""
-    shutil.copytree(pristine, tmp_path / "data", symlinks=True)
-    return DataFolder.at(tmp_path / "data")
+    return pristine.copied(tmp_path / "data")
 
 
 @pytest.fixture
@@ -64,8 +57,14 @@ def target(tmp_path: Path) -> Path:
     return tmp_path / "target"
 
 
-def backed_up(data: DataFolder, target: Path, days_later: int = 0, keep: int = 14) -> BackedUp:
-    return back_up(data, target, keep, NOW + timedelta(days=days_later))
+@pytest.fixture
+def back(tmp_path: Path) -> DataFolder:
+    """An empty data folder, to restore into."""
+    return DataFolder.at(tmp_path / "restored")
+
+
+def backed_up(house: House, target: Path, days_later: int = 0, keep: int = 14) -> BackedUp:
+    return back_up(house.data, target, keep, NOW + timedelta(days=days_later))
 
 
 def restored(source: Path, data: DataFolder) -> Restored:
@@ -79,11 +78,6 @@ def contents(folder: Path, *below: str) -> dict[str, bytes]:
         for path in (folder / part).rglob("*")
         if path.is_file()
     }
-
-
-def back_up_once(folder: Path, target: Path, days_later: int, keep: int) -> BackedUp:
-    """Back up, in a process of its own."""
-    return backed_up(DataFolder.at(folder), target, days_later, keep)
 
 
 def only_file(folder: Path, place: Place) -> Path:
@@ -101,34 +95,27 @@ def flip_a_bit(path: Path) -> None:
 # --- what a snapshot holds ------------------------------------------------------------------------
 
 
-def test_a_backup_brings_everything_back(data: DataFolder, target: Path, tmp_path: Path) -> None:
-    (data.folder / "answers.csv").write_text("lead_id,answered_at\n")
-    data.raw.fail(PLACE, "refused", is_permanent=True)
-    backed_up(data, target)
-    back = DataFolder.at(tmp_path / "restored")
+def test_a_backup_brings_everything_back(house: House, target: Path, back: DataFolder) -> None:
+    house.answers([])
+    house.fail("applicant")
+    backed_up(house, target)
 
     done = restored(target, back)
 
     assert done.damaged == []
-    assert contents(back.folder) == contents(data.folder)
+    assert contents(back.folder) == contents(house.folder)
     assert (back.folder / "answers.csv").exists()
-    assert back.state.person_key() == data.state.person_key()
+    assert back.state.person_key() == house.data.state.person_key()
     assert back.state.claimed_by() == "https://portal.example"
-    assert back.state.last_backup() == NOW == data.state.last_backup()
+    assert back.state.last_backup() == house.data.state.last_backup() == NOW
     # Who was erased since the backup is taken out by the publication.
     assert not (back.folder / "leads.duckdb").exists()
-    publish(back, scopes=["branch-101"])
-    before = published_leads(data, APPLICANT)
-    assert published_leads(back, APPLICANT).keys() == {*before, "pushed-1"}
 
 
-def test_duckdb_opens_a_snapshot_in_place_as_it_was_published(
-    data: DataFolder, target: Path
-) -> None:
-    before = published_leads(data, APPLICANT)
-    snapshot = target / backed_up(data, target).name
-    data.raw.add(PLACE, [ReceivedLead("later", '{"id":"later"}')], FETCHED_AT)
-    publish(data, scopes=["branch-101"])
+def test_duckdb_opens_a_snapshot_in_place_as_it_was_published(house: House, target: Path) -> None:
+    before = house.leads("applicant")
+    snapshot = target / backed_up(house, target).name
+    house.publish()  # the pushed lead
 
     with duckdb.connect(snapshot / "leads.duckdb", read_only=True) as db:
         rows = db.execute("select lead_id from applicant_leads").fetchall()
@@ -137,68 +124,64 @@ def test_duckdb_opens_a_snapshot_in_place_as_it_was_published(
 
 
 def test_leads_that_only_the_published_file_has_come_back(
-    data: DataFolder, target: Path, tmp_path: Path
+    house: House, target: Path, tmp_path: Path
 ) -> None:
-    shutil.rmtree(data.folder / PLACE.key)
-    backed_up(data, target)
-    back = DataFolder.at(tmp_path / "restored")
-    restored(target, back)
-    publish(back, scopes=["branch-101"])
-    assert published_leads(back, APPLICANT).keys() == published_leads(data, APPLICANT).keys()
-    assert len(published_leads(back, APPLICANT)) == 4
+    shutil.rmtree(house.folder / PLACE.key)
+    backed_up(house, target)
+
+    back = house.restore(target, tmp_path / "restored")
+
+    assert back.leads("applicant").keys() == house.leads("applicant").keys()
+    assert f"{DAY}-1" in back.leads("applicant")
 
 
 def test_what_can_be_made_again_or_is_the_machines_own_is_left_out(
-    data: DataFolder, target: Path
+    house: House, target: Path
 ) -> None:
-    own = ".dagster/history/runs.db", ".state/tokens/token", ".state/swept", "README.md", ".env"
-    for name in own:
-        (data.folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (data.folder / name).write_text("1")
+    for name in (".dagster/history/runs.db", ".state/tokens/token", ".state/swept", ".env"):
+        (house.folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (house.folder / name).write_text("1")
 
-    snapshot = target / backed_up(data, target).name
+    snapshot = target / backed_up(house, target).name
 
     there = {path.name for path in snapshot.iterdir()}
     assert there == {".state", ".versions", "leads.duckdb", "raw"}
-    assert [name for name in own if (snapshot / name).exists()] == []
-    assert not (snapshot / ".state" / "locks").exists()
-    assert len([*(snapshot / ".versions").rglob("*")]) == 1
+    state = {path.name for path in (snapshot / ".state").iterdir()}
+    assert state.isdisjoint({"tokens", "swept", "locks"})
+    assert len([*(snapshot / ".versions").iterdir()]) == 1
 
 
 def test_only_this_user_can_read_a_backup_and_what_was_restored(
-    data: DataFolder, target: Path, tmp_path: Path
+    house: House, target: Path, back: DataFolder
 ) -> None:
-    backed_up(data, target)
-    restored(target, DataFolder.at(tmp_path / "restored"))
-    versions = tmp_path / "restored" / ".versions"  # analysts' group reads its files
-    for path in (target, *target.rglob("*"), *(tmp_path / "restored").rglob("*")):
+    backed_up(house, target)
+    restored(target, back)
+
+    versions = back.folder / ".versions"  # analysts' group reads its files
+    for path in (target, *target.rglob("*"), *back.folder.rglob("*")):
         mode = 0o750 if path == versions else 0o700 if path.is_dir() else 0o600
         assert stat.S_IMODE(path.stat().st_mode) == mode, path
 
 
-def restrict(data: DataFolder) -> None:
+def restrict(house: House) -> None:
     """Set a lead aside."""
-    listed(
-        list_of(data), Action.RESTRICT, emails=(), leads=[(APPLICANT.name, "pushed-1")], until=None
-    )
-    sweep(data)
+    pushed = ("applicant", "pushed-1")
+    listed(list_of(house.data), Action.RESTRICT, emails=(), leads=[pushed], until=None)
+    sweep(house.data)
 
 
-def lift(data: DataFolder) -> None:
+def lift(house: House) -> None:
     """Put it back into raw."""
-    [restriction] = list_of(data).read().active
-    list_of(data).append(
-        lambda _, number: Entry(number=number, at=NOW, action=Action.LIFT, of=restriction.number)
-    )
-    sweep(data)
+    listed(list_of(house.data), Action.LIFT, emails=(), of=1)
+    sweep(house.data)
 
 
-def merge(data: DataFolder) -> None:
+def merge(house: House) -> None:
     """Put one file in the place of two."""
-    land(data, APPLICANT, [{"id": "meanwhile"}])
+    house.land("applicant", [{"id": "meanwhile"}])
 
 
-def nothing(_: DataFolder) -> None:
+def nothing(_: House) -> None:
     """Leave the folder as it is."""
 
 
@@ -206,38 +189,37 @@ def nothing(_: DataFolder) -> None:
     ("before", "meanwhile"), [(nothing, merge), (nothing, restrict), (restrict, lift)]
 )
 def test_leads_that_move_while_a_backup_is_made_are_in_it(
-    pristine: Path,
+    pristine: House,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    before: Callable[[DataFolder], None],
-    meanwhile: Callable[[DataFolder], None],
+    before: Callable[[House], None],
+    meanwhile: Callable[[House], None],
 ) -> None:
     """Just before each file is opened that was listed."""
     opened = Path.open
 
     def run(at: int, place: Path) -> int:
-        here = with_list(place / "data", place / "list")
+        house = pristine.copied(place / "data")
         count = 0
-        shutil.copytree(pristine, here.folder, symlinks=True)
-        before(here)
+        before(house)
 
         def interrupted(path: Path, mode: str = "r", *more: Any, **options: Any) -> Any:
             nonlocal count
             if mode == "rb":
                 count += 1
                 if count == at:
-                    meanwhile(here)
+                    meanwhile(house)
             return opened(path, mode, *more, **options)
 
         with monkeypatch.context() as patched:
             patched.setattr(Path, "open", interrupted)
-            backed_up(here, place / "target")
+            backed_up(house, place / "target")
         return count
 
     for at in range(1, 1 + run(0, tmp_path / "none")):
         place = tmp_path / f"at-{at}"
         run(at, place)
-        back = with_list(place / "restored", place / "other list")
+        back = DataFolder.at(place / "restored")
         restored(place / "target", back)
         rows = [*back.raw.read(PLACE).rows, *back.raw.read(PLACE._replace(root=RESTRICTED)).rows]
         assert {row.lead_id for row in rows} >= {"2026-11-19-1", "2026-11-19-2", "pushed-1"}, at
@@ -246,86 +228,90 @@ def test_leads_that_move_while_a_backup_is_made_are_in_it(
 # --- what a second snapshot costs, and which ones stay --------------------------------------------
 
 
-def test_a_second_backup_copies_only_what_has_changed(data: DataFolder, target: Path) -> None:
-    first = backed_up(data, target)
+def test_a_second_backup_copies_only_what_has_changed(house: House, target: Path) -> None:
+    first = backed_up(house, target)
     # The portal answered the next day as before, so its file has a newer name.
-    land(data, APPLICANT, [{"id": f"{NEXT_DAY}-{n}"} for n in (1, 2)], day=NEXT_DAY, fetched_at=NOW)
-    land(data, APPLICANT, [{"id": "late"}])
-    second = backed_up(data, target, 1)
+    house.land("applicant", [{"id": f"{NEXT_DAY}-1"}, {"id": f"{NEXT_DAY}-2"}], NEXT_DAY)
+    house.land("applicant", [{"id": "late"}])
+
+    second = backed_up(house, target, 1)
 
     same = only_file(target / second.name, NEXT_PLACE)
     assert same.samefile(only_file(target / first.name, NEXT_PLACE))
     assert only_file(target / second.name, PLACE).stat().st_nlink == 1
 
 
-def test_the_newest_backups_stay(data: DataFolder, target: Path) -> None:
-    names = [backed_up(data, target, days, keep=2).name for days in range(4)]
-    assert [path.name for path in snapshots(target, NOW + timedelta(days=9))] == names[2:]
+def test_the_newest_backups_stay(house: House, target: Path) -> None:
+    names = [backed_up(house, target, days, keep=2).name for days in range(4)]
+
     assert sorted(path.name for path in target.iterdir()) == names[2:]
 
 
-def test_a_half_copied_backup_is_none(data: DataFolder, target: Path, tmp_path: Path) -> None:
+def test_a_half_copied_backup_is_none(house: House, target: Path, back: DataFolder) -> None:
     """As a copy of the target leaves it that was interrupted."""
-    whole = backed_up(data, target).name
+    whole = backed_up(house, target).name
     (target / "2026-11-22T030000Z" / "raw").mkdir(parents=True)
-    assert restored(target, DataFolder.at(tmp_path / "restored")).source.name == whole
+
+    assert restored(target, back).source.name == whole
 
 
 def test_a_target_without_hard_links_gets_copies(
-    data: DataFolder, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    house: House, target: Path, back: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refused(*_: object, **__: object) -> None:
         raise OSError(errno.EPERM, os.strerror(errno.EPERM))
 
     monkeypatch.setattr(os, "link", refused)
-    first = backed_up(data, target)
-    second = backed_up(data, target, 1)
-    assert (first.new, second.new) == (first.files, second.files)
-    restored(target, DataFolder.at(tmp_path / "restored"))
-    assert contents(tmp_path / "restored") == contents(data.folder)
+    backed_up(house, target)
+    second = backed_up(house, target, 1)
+
+    assert second.new == second.files
+    restored(target, back)
+    assert contents(back.folder) == contents(house.folder)
 
 
 # --- damage ---------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("is_noticed", [False, True])
 def test_a_damaged_file_never_replaces_a_good_one(
-    data: DataFolder, target: Path, tmp_path: Path
+    house: House, target: Path, back: DataFolder, is_noticed: bool
 ) -> None:
-    """Whether nobody has noticed yet, or it lies in quarantine."""
-    backed_up(data, target)
-    before = contents(data.folder)
-    flip_a_bit(only_file(data.folder, NEXT_PLACE))
-    backed_up(data, target, 1)
-    restored(target, DataFolder.at(tmp_path / "unnoticed"))
-    assert contents(tmp_path / "unnoticed", "raw") == before
+    backed_up(house, target)
+    before = contents(house.folder)
+    flip_a_bit(only_file(house.folder, NEXT_PLACE))
+    if is_noticed:
+        house.data.raw.read(NEXT_PLACE)
+        assert house.data.quarantine.files()
 
-    data.raw.read(NEXT_PLACE)
-    assert data.quarantine.files()
-    backed_up(data, target, 2)
-    restored(target, DataFolder.at(tmp_path / "noticed"))
-    assert contents(tmp_path / "noticed", "raw").items() >= before.items()
+    backed_up(house, target, 1)
+
+    restored(target, back)
+    assert contents(back.folder).items() >= before.items()
 
 
 def test_a_file_that_was_damaged_before_its_first_backup_is_left_out_and_named(
-    data: DataFolder, target: Path
+    house: House, target: Path
 ) -> None:
-    damaged = only_file(data.folder, NEXT_PLACE)
+    damaged = only_file(house.folder, NEXT_PLACE)
     flip_a_bit(damaged)
-    done = backed_up(data, target)
-    assert done.damaged == [damaged.relative_to(data.folder).as_posix()]
-    assert not list((target / done.name / NEXT_PLACE.key).glob("*.parquet"))
+
+    done = backed_up(house, target)
+
+    assert done.damaged == [damaged.relative_to(house.folder).as_posix()]
+    assert not [*(target / done.name / NEXT_PLACE.key).glob("*.parquet")]
 
 
 def test_a_damaged_file_of_a_backup_is_left_out_and_its_leads_stay_published(
-    data: DataFolder, target: Path, tmp_path: Path
+    house: House, target: Path, tmp_path: Path, back: DataFolder
 ) -> None:
-    done = backed_up(data, target)
-    damaged = only_file(target / done.name, NEXT_PLACE)
+    snapshot = target / backed_up(house, target).name
+    damaged = only_file(snapshot, NEXT_PLACE)
     flip_a_bit(damaged)
-    back = DataFolder.at(tmp_path / "restored")
-    assert restored(target, back).damaged == [damaged.relative_to(target / done.name).as_posix()]
-    publish(back, scopes=["branch-101"])
-    assert f"{NEXT_DAY}-1" in published_leads(back, APPLICANT)
+
+    assert restored(target, back).damaged == [damaged.relative_to(snapshot).as_posix()]
+    published = house.restore(target, tmp_path / "published")
+    assert f"{NEXT_DAY}-1" in published.leads("applicant")
 
 
 # --- kills and disks ------------------------------------------------------------------------------
@@ -334,39 +320,35 @@ def test_a_damaged_file_of_a_backup_is_left_out_and_its_leads_stay_published(
 @pytest.mark.slow
 @needs_seccomp
 def test_a_backup_that_is_killed_anywhere_leaves_whole_ones_alone(
-    data: DataFolder, target: Path, tmp_path: Path
+    house: House, target: Path, tmp_path: Path
 ) -> None:
-    backed_up(data, target)
-    land(data, APPLICANT, [{"id": "late"}])
+    backed_up(house, target)
+    house.land("applicant", [{"id": "late"}])
     shutil.copytree(target, tmp_path / "before")
-    changes = run(back_up_once, data.folder, target, 1, 1, folder=target, at=NEVER).changes
+    changes = run(backed_up, house, target, 1, 1, folder=target, at=NEVER).changes
     for at in range(0, len(changes), max(len(changes) // 20, 1)):
         shutil.rmtree(target)
         shutil.copytree(tmp_path / "before", target)
-        run(back_up_once, data.folder, target, 1, 1, folder=target, fault=Fault.KILL, at=at)
+        run(backed_up, house, target, 1, 1, folder=target, fault=Fault.KILL, at=at)
         for snapshot in snapshots(target, NOW + timedelta(days=2)):
             back = DataFolder.at(tmp_path / f"{at}-{snapshot.name}")
             restored(snapshot, back)
             assert len(back.raw.read(NEXT_PLACE).rows) == 2
             assert len(back.raw.read(PLACE).rows) >= 3
         assert len(snapshots(target, NOW)) >= 1
-        done = backed_up(data, target, 2, keep=1)
+        done = backed_up(house, target, 2, keep=1)
         assert [path.name for path in target.iterdir()] == [done.name]
 
 
 @needs_seccomp
-def test_a_backup_that_fails_at_its_last_sync_has_no_final_name(
-    data: DataFolder, target: Path
-) -> None:
+def test_a_backup_that_fails_at_its_last_sync_has_no_final_name(house: House, target: Path) -> None:
     """Fault 82: it failed with code 2, and lay there under its final name."""
-    backed_up(data, target)
-    calls = run(back_up_once, data.folder, target, 1, 14, folder=target).calls
+    backed_up(house, target)
+    calls = run(backed_up, house, target, 1, folder=target).calls
     shutil.rmtree(max(target.iterdir()))
     last_sync = max(at for at, call in enumerate(calls) if call.startswith("fsync "))
 
-    outcome = run(
-        back_up_once, data.folder, target, 1, 14, folder=target, fault=Fault.EIO, at=last_sync
-    )
+    outcome = run(backed_up, house, target, 1, folder=target, fault=Fault.EIO, at=last_sync)
 
     assert outcome.error == "StorageError"
     assert [path.name for path in target.iterdir()] == ["2026-11-22T020000Z"]
@@ -374,27 +356,24 @@ def test_a_backup_that_fails_at_its_last_sync_has_no_final_name(
 
 @needs_seccomp
 def test_an_old_backup_that_cannot_be_deleted_is_named_and_the_new_one_is_whole(
-    data: DataFolder, target: Path, tmp_path: Path
+    house: House, target: Path, back: DataFolder
 ) -> None:
     """Fault 82: the new one lay there, and the command said that it had failed."""
-    backed_up(data, target)
+    backed_up(house, target)
 
-    refusing = {"unlinkat": errno.EACCES}
-    outcome = run(back_up_once, data.folder, target, 2, 1, folder=target, lacks=refusing)
+    outcome = run(backed_up, house, target, 2, 1, folder=target, lacks={"unlinkat": errno.EACCES})
 
     assert outcome.error == ""
     [trouble] = outcome.result.troubles
     assert "can't be deleted: Permission" in trouble
-    back = DataFolder.at(tmp_path / "restored")
     restored(target / outcome.result.name, back)
-    assert contents(back.folder) == contents(data.folder)
+    assert contents(back.folder) == contents(house.folder)
 
 
 def test_a_restore_that_was_killed_is_finished_by_the_next(
-    data: DataFolder, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    house: House, target: Path, back: DataFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    backed_up(data, target)
-    back = DataFolder.at(tmp_path / "restored")
+    backed_up(house, target)
     left = 3
     replace = Path.replace
 
@@ -409,9 +388,11 @@ def test_a_restore_that_was_killed_is_finished_by_the_next(
         patched.setattr(Path, "replace", killed)
         with pytest.raises(KeyboardInterrupt):
             restored(target, back)
-    assert contents(back.folder) != contents(data.folder)
+    assert contents(back.folder) != contents(house.folder)
+
     restored(target, back)
-    assert contents(back.folder) == contents(data.folder)
+    assert contents(back.folder) == contents(house.folder)
+
     end_restore(back)
     with pytest.raises(SettingsError, match="isn't empty"):
         restored(target, back)
@@ -420,65 +401,67 @@ def test_a_restore_that_was_killed_is_finished_by_the_next(
 # --- places that are refused ----------------------------------------------------------------------
 
 
-def test_a_target_in_the_data_folder_is_refused(data: DataFolder, tmp_path: Path) -> None:
-    here = with_list(data.folder, tmp_path / "list")
-    for place in ("data", "data/backups", "list/backups"):
-        with pytest.raises(SettingsError, match="would be lost together with it"):
-            backed_up(here, tmp_path / place)
-    assert not (data.folder / "backups").exists()
+@pytest.mark.parametrize("place", ["data", "data/backups", "list/backups"])
+def test_a_target_in_the_data_folder_or_with_the_list_is_refused(
+    house: House, tmp_path: Path, place: str
+) -> None:
+    data = with_list(house.folder, tmp_path / "list")
+
+    with pytest.raises(SettingsError, match="would be lost together with it"):
+        back_up(data, tmp_path / place, 14, NOW)
 
 
 def test_a_target_of_another_data_folder_is_refused(
-    data: DataFolder, target: Path, tmp_path: Path
+    house: House, target: Path, tmp_path: Path
 ) -> None:
-    backed_up(data, target)
-    other = DataFolder.at(tmp_path / "other")
-    land(other, APPLICANT, [{"id": "1"}])
+    backed_up(house, target)
+    other = House(tmp_path / "other")
+    other.land("applicant", [])
+
     with pytest.raises(SettingsError, match="backups of another data folder"):
         backed_up(other, target, 1)
 
 
-def test_a_restore_overwrites_nothing(data: DataFolder, target: Path) -> None:
-    backed_up(data, target)
-    before = contents(data.folder, ".")
+def test_a_restore_overwrites_nothing(house: House, target: Path) -> None:
+    backed_up(house, target)
+    before = contents(house.folder, ".")
+
     with pytest.raises(SettingsError, match="isn't empty"):
-        restored(target, data)
-    assert contents(data.folder, ".") == before
+        restored(target, house.data)
+
+    assert contents(house.folder, ".") == before
 
 
 # --- the suppression list -------------------------------------------------------------------------
 
 
 def test_of_two_suppression_lists_the_longer_one_stays(
-    data: DataFolder, target: Path, tmp_path: Path
+    house: House, target: Path, tmp_path: Path
 ) -> None:
-    here = with_list(data.folder, tmp_path / "list")
-    list_ = tmp_path / "list"
-    later = "later"
-    listed(list_of(here))
-    backed_up(here, target)
-    older = tmp_path / "older list"
-    shutil.copytree(list_, older)
-    listed(list_of(here), emails=["other@people.example"])
-    backed_up(here, tmp_path / later, 1)
+    listed(list_of(house.data))
+    backed_up(house, target / "short")
+    shutil.copytree(house.folder / "privacy", tmp_path / "short list")
+    listed(list_of(house.data))
+    backed_up(house, target / "long", 1)
+    shutil.copytree(house.folder / "privacy", tmp_path / "long list")
 
-    for source, kept in ((target, list_), (tmp_path / later, older), (tmp_path / later, "none")):
-        back = with_list(tmp_path / f"restored {Path(kept).name}", tmp_path / kept)
-        restored(source, back)
+    for source, list_ in (("short", "long list"), ("long", "short list"), ("long", "no list")):
+        back = with_list(tmp_path / f"with {list_}", tmp_path / list_)
+        restored(target / source, back)
         assert back.gate.newest_entry == 2
         assert back.is_behind
 
 
 def test_a_suppression_list_that_is_no_other_version_of_the_backups_is_refused(
-    data: DataFolder, target: Path, tmp_path: Path
+    house: House, target: Path, back: DataFolder
 ) -> None:
-    listed(list_of(data))
-    backed_up(data, target)
-    other = with_list(tmp_path / "restored", tmp_path / "other list")
-    listed(list_of(other))
-    list_of(other).guard.unlink()
+    listed(list_of(house.data))
+    backed_up(house, target)
+    listed(list_of(back))
+    list_of(back).guard.unlink()
+
     with pytest.raises(StorageError, match="suppression list"):
-        restored(target, other)
+        restored(target, back)
 
 
 # --- buckets --------------------------------------------------------------------------------------
@@ -487,18 +470,18 @@ def test_a_suppression_list_that_is_no_other_version_of_the_backups_is_refused(
 def test_leads_in_a_bucket_are_backed_up_and_come_back_to_a_bucket_or_a_folder(
     moto: str, target: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def in_bucket(folder: str) -> DataFolder:
-        return DataFolder.at(
-            tmp_path / folder,
-            bucket=open_store(f"{new_bucket(moto, monkeypatch)}/leads", plain_http=True),
-        )
+    def in_bucket(folder: str) -> House:
+        house = House(tmp_path / folder)
+        address = new_bucket(moto, monkeypatch)
+        house.bucket = open_store(f"{address}/leads", plain_http=True)
+        return house
 
     here = in_bucket("work")
-    land(here, APPLICANT, [{"id": "1"}])
-    listed(list_of(here))
+    here.land("applicant", [{"id": "1"}])
+    listed(list_of(here.data))
     backed_up(here, target)
 
-    for back in (in_bucket("other work"), DataFolder.at(tmp_path / "folder")):
+    for back in (in_bucket("other work").data, DataFolder.at(tmp_path / "folder")):
         restored(target, back)
         assert [row.lead_id for row in back.raw.read(PLACE).rows] == ["1"]
         assert back.gate.newest_entry == 1

@@ -12,7 +12,12 @@ from typing import Any
 from unittest.mock import patch
 
 from leads_pipeline.features.delivery.destinations import Destination, destinations_of
-from leads_pipeline.features.delivery.ledger import VersionState, reading_ledger, writing_ledger
+from leads_pipeline.features.delivery.ledger import (
+    DEFAULT,
+    VersionState,
+    reading_ledger,
+    writing_ledger,
+)
 from leads_pipeline.features.delivery.questions import Retried, Selection, counts, replay, retry
 from leads_pipeline.features.delivery.sending import Sent, deliver
 from leads_pipeline.features.privacy.sweeping import sweep
@@ -98,10 +103,9 @@ class Agency:
         """The leads that the endpoint took, in order."""
         return [lead_id for _, lead_id, _ in self.crm.events]
 
-    @property
-    def counts(self) -> dict[VersionState, int]:
-        """The versions in each state of the ledger."""
-        with reading_ledger(self.house.folder) as ledger:
+    def states(self, destination: str = DEFAULT) -> dict[VersionState, int]:
+        """The versions in each state of a destination's ledger."""
+        with reading_ledger(self.house.folder, destination) as ledger:
             assert ledger
             return {state: count for state, count in counts(ledger).items() if count}
 
@@ -168,9 +172,9 @@ class Destinations:
 
     @property
     def delivered(self) -> dict[str, list[str]]:
-        """The leads that each has, in order."""
+        """The leads that were sent to each, as often as they were."""
         return {
-            name: sorted({lead_id for _, lead_id, _ in crm.events})
+            name: sorted(message["data"]["lead_id"] for _, _, message in crm.attempts)
             for name, crm in self.crms.items()
         }
 

@@ -24,11 +24,9 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     house = House(tmp_path / "data")
     house.land("applicant", [lead(1), lead(2)])
     monkeypatch.chdir(tmp_path)
-    for name, value in {
-        "LEADS_DATA_DIR": str(house.folder),
-        "LEADS_DELIVERY_FROM": str(DAY),
-    }.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("LEADS_DATA_DIR", str(house.folder))
+    monkeypatch.setenv("LEADS_DELIVERY_FROM", str(DAY))
+    monkeypatch.setenv("LEADS_DELIVERY_SECRET", crm.SECRET)
     return house
 
 
@@ -36,7 +34,6 @@ def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
 def applied(house: House, monkeypatch: pytest.MonkeyPatch) -> Iterator[Applied]:  # noqa: ARG001 - it sets variables
     with crm.running() as (address, found):
         monkeypatch.setenv("LEADS_DELIVERY_URL", address)
-        monkeypatch.setenv("LEADS_DELIVERY_SECRET", crm.SECRET)
         yield found
 
 
@@ -52,21 +49,17 @@ def test_leads_are_delivered_and_the_command_ends_well(applied: Applied) -> None
     assert "delivered  2, last 20" in run("deliver", "status").stdout
 
 
-def test_what_is_left_is_told_and_listed_with_its_reason(
-    applied: Applied, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("house")
+def test_what_is_left_is_told_and_listed_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEADS_DELIVERY_URL", "http://127.0.0.1:9/nobody")
+
     result = run("deliver")
     assert ended(result) == (1, "Delivered to 127.0.0.1: 0. Left: 2.")
     assert "can't be reached" in result.stderr
+
     said = run("deliver", "status").stdout
-    assert "waiting    2" in said
-    assert (
-        f"waiting: applicant lead lead-1 of {DAY}, 1 attempt, the last can't be reached: "
-        "Connection refused." in said
-    )
+    assert f"waiting: applicant lead lead-1 of {DAY}, 1 attempt, the last can't be reached" in said
     assert json.loads(run("deliver", "status", "--json").stdout)["default"]["waiting"] == 2
-    assert not applied
 
 
 @pytest.mark.parametrize(
@@ -74,22 +67,21 @@ def test_what_is_left_is_told_and_listed_with_its_reason(
     [
         (["--lead", "applicant/lead-1"], {"lead-1"}),
         (["--branch", "branch-102"], {"lead-3"}),
-        (
-            ["--kind", "applicant", "--from", DAY, "--destination", "default"],
-            {"lead-1", "lead-2", "lead-3"},
-        ),
+        (["--kind", "appraisal", "--from", DAY, "--destination", "default"], {"lead-4"}),
     ],
-    ids=lambda part: part[0] if isinstance(part, list) else "",
+    ids=["lead", "branch", "kind"],
 )
 def test_a_replay_is_of_a_lead_a_branch_or_a_kind(
-    house: House, applied: Applied, chosen: list[str], ids: set[str]
+    house: House, applied: Applied, chosen: list[object], ids: set[str]
 ) -> None:
     house.land("applicant", [lead(3)], scope="branch-102")
     house.land("appraisal", [lead(4)])
     run("deliver")
     applied.clear()
+
     run("deliver", "replay", *chosen)
     run("deliver")
+
     assert {one["data"]["lead_id"] for one in applied.values()} == ids
 
 
@@ -101,24 +93,19 @@ def test_a_retry_says_what_it_did(house: House, monkeypatch: pytest.MonkeyPatch)
             self.send_response(410)
             self.end_headers()
 
-    monkeypatch.setenv("LEADS_DELIVERY_SECRET", crm.SECRET)
     with serving(Gone) as address:
         monkeypatch.setenv("LEADS_DELIVERY_URL", address)
         run("deliver")
         said = run("deliver", "retry").stdout
-    assert (
-        "default: It answered 410, and is asked again. 2 waiting versions of leads are sent at "
-        "once." in said
-    )
+    assert "answered 410, and is asked again. 2 waiting versions of leads are sent at once." in said
+
     with crm.running() as (address, _):
         monkeypatch.setenv("LEADS_DELIVERY_URL", address)
         run("deliver")
     house.land("applicant", [lead(1, email="")])
     run("deliver")
-    assert (
-        "default: 1 version of leads that were held or given up wait again."
-        in run("deliver", "retry").stdout
-    )
+    said = run("deliver", "retry").stdout
+    assert "1 version of leads that were held or given up wait again." in said
 
 
 REFUSED = b'{"errors": [{"code": "DUPLICATE_VALUE", "message": "Jane Quill is here"}]}'
@@ -137,7 +124,6 @@ def test_the_story_of_a_lead_says_when_it_was_sent_and_what_was_answered(
             self.end_headers()
             self.wfile.write(REFUSED)
 
-    monkeypatch.setenv("LEADS_DELIVERY_SECRET", crm.SECRET)
     with serving(Api) as address:
         monkeypatch.setenv("LEADS_DELIVERY_URL", address)
         run("deliver")
@@ -157,12 +143,12 @@ def test_the_story_of_a_lead_says_when_it_was_sent_and_what_was_answered(
 
 def test_a_dry_run_sends_nothing_and_masks_what_it_shows(house: House, applied: Applied) -> None:
     house.land("applicant", [lead(1), lead(2), lead(3) | {"Quill's": 1}])
+
     said = run("deliver", "--dry-run").stdout
+
     assert "127.0.0.1: 3 messages would be sent first." in said
     assert "created applicant lead lead-1: POST to 127.0.0.1" in said
     assert '"contact_email": "x0@xxxxxxx.xxx"' in said
     assert not [word for word in ("Quill", "07700", "j1@") if word in said]
     assert not applied
     assert run("deliver", "status").stdout == "Nothing was ever delivered from this folder.\n"
-    assert ended(run("deliver")) == (0, "Delivered to 127.0.0.1: 3. Left: 0.")
-    assert "127.0.0.1: 0 messages would be sent first." in run("deliver", "--dry-run").stdout

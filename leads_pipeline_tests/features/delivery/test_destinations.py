@@ -45,7 +45,6 @@ def test_each_destination_gets_the_leads_that_its_filter_takes(agency: Agency) -
         "north": ["lead-3"],
         "lets": ["lead-2"],
     }
-    assert [len(one.attempts) for one in here.crms.values()] == [4, 1, 1, 1]
 
 
 def test_a_filter_that_is_widened_brings_the_leads_of_before_and_none_twice(agency: Agency) -> None:
@@ -57,7 +56,6 @@ def test_a_filter_that_is_widened_brings_the_leads_of_before_and_none_twice(agen
     here.deliver()
 
     assert here.delivered == {"crm": ["lead-1", "lead-2"]}
-    assert len(here.crms["crm"].attempts) == 2
 
 
 def test_what_a_wrong_filter_turned_away_is_sent_once_it_is_corrected(agency: Agency) -> None:
@@ -94,15 +92,12 @@ def test_findings_and_figures_are_told_by_destination(agency: Agency) -> None:
     agency.house.later(minutes=20)
 
     facts = Facts(here.settings, agency.house.data, agency.house.now)
-    told = {one.key: one.message for one in find(facts) if one.key.startswith("delivery")}
-    figures = Figures.of(facts).as_json()
+    told = [one.key for one in find(facts) if one.key.startswith("delivery")]
+    figures = Figures.of(facts).as_json()["deliveries_by_destination"]
 
-    assert told == {
-        "delivery/slack": "1 version of leads wait to be delivered. slack (slack.example) answered "
-        "503 (no content)."
-    }
-    assert figures["deliveries"]["delivered"] == figures["deliveries"]["waiting"] == 1
-    assert figures["deliveries_by_destination"]["slack"]["waiting"] == 1
+    assert told == ["delivery/slack"]
+    assert figures["crm"]["delivered"] == 1
+    assert figures["slack"]["waiting"] == 1
 
 
 def test_a_damaged_ledger_of_one_destination_is_no_matter_of_another(agency: Agency) -> None:
@@ -130,15 +125,9 @@ def test_a_damaged_ledger_of_one_destination_is_no_matter_of_another(agency: Age
 @pytest.mark.parametrize(
     ("table", "said"),
     [
-        (
-            webhook("crm", 'brances = ["101"]'),
-            "destination crm has the unknown key `brances`: did you mean `branches`?",
-        ),
-        (
-            webhook("crm").replace('{env = "SECRET"}', f'"{SECRET}"'),
-            "has its `secret` in the file itself",
-        ),
-        (webhook("crm").replace("//crm", "//me:token-of-somebody@crm"), "has a password in `url`"),
+        (webhook("crm", "brances = []"), "unknown key `brances`: did you mean `branches`?"),
+        (webhook("crm").replace('{env = "SECRET"}', '"canary"'), "has its `secret` in the file"),
+        (webhook("crm").replace("//crm", "//me:canary@crm"), "has a password in `url`"),
     ],
 )
 def test_a_mistake_in_the_file_is_told_without_a_secret(
@@ -150,7 +139,7 @@ def test_a_mistake_in_the_file_is_told_without_a_secret(
         here.read()
 
     assert said in str(told.value)
-    assert not [word for word in (SECRET, "token-of-somebody") if word in str(told.value)]
+    assert "canary" not in str(told.value)
 
 
 def test_a_secret_comes_from_a_file_beside_it(agency: Agency, tmp_path: Path) -> None:

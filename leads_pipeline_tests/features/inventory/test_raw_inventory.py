@@ -12,7 +12,7 @@ from dagster import AssetKey
 
 from leads_pipeline.features.inventory.today import INVENTORY_JOB
 from leads_pipeline.health.facts import Facts
-from leads_pipeline.health.findings import Finding, find
+from leads_pipeline.health.findings import find
 from leads_pipeline.orchestration.names import PUBLISH_JOB
 from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.app import Config
@@ -27,13 +27,11 @@ def here(tmp_path: Path) -> Iterator[Installation]:
         yield started
 
 
-def said_of(here: Installation, asset: str) -> dict[str, Any]:
-    """The newest metadata of an asset."""
-    newest = (
-        here.instance.fetch_materializations(AssetKey(asset), 1).records[0].asset_materialization
-    )
-    assert newest is not None
-    return {name: value.value for name, value in newest.metadata.items()}
+def said(here: Installation) -> dict[str, Any]:
+    """The asset's newest metadata."""
+    [record] = here.instance.fetch_materializations(AssetKey("raw_inventory"), 1).records
+    assert record.asset_materialization
+    return {name: value.value for name, value in record.asset_materialization.metadata.items()}
 
 
 def test_todays_inventory_is_landed(here: Installation) -> None:
@@ -42,9 +40,7 @@ def test_todays_inventory_is_landed(here: Installation) -> None:
     if datetime.now(UTC).date() != day:
         pytest.skip("Midnight has passed since the test began, so that its today is over.")
     assert result.success
-    said = said_of(here, "raw_inventory")
-    assert said["dagster/partition_row_count"] > 0
-    assert said["addresses"] == 1
+    assert said(here)["dagster/partition_row_count"] > 0
 
 
 @pytest.mark.slow
@@ -54,51 +50,47 @@ def test_on_wish_the_inventory_is_searched_for_what_leads_ask_about(tmp_path: Pa
     with installation(tmp_path, Config(branches=3, leads_per_day=20), variables=variables) as here:
         today = {"dagster/partition": str(datetime.now(UTC).date())}
         assert here.execute(INVENTORY_JOB, tags=today).success
-        assert "no lead asks about one" in said_of(here, "raw_inventory")["not_pulled"]
+        assert "no lead asks about one" in said(here)["not_pulled"]
 
         here.pull({here.key(2), here.key(5)})
         here.execute(PUBLISH_JOB, tags={})
         assert here.execute(INVENTORY_JOB, tags=today).success
         here.execute(PUBLISH_JOB, tags={})
 
-        store = LeadsFile(here.data)
-        asked = "select distinct listing_details_address_postcode from applicant_leads"
-        since = {"since": here.day(3)}
-        recent = store.query(f"{asked} where lead_day > $since", since)[1]
-        older = store.query(f"{asked} where lead_day <= $since", since)[1]
-        searched = store.query("select distinct searched_address from inventory")[1]
-        assert recent
-        assert {*older} - {*recent}
+        published = LeadsFile(here.data)
+        recent = {
+            postcode
+            for (postcode,) in published.query(
+                "select listing_details_address_postcode from applicant_leads where lead_day > $since",
+                {"since": here.day(3)},
+            )[1]
+        }
+        [(searched,)] = published.query("select list(searched_address) from inventory")[1]
         # A postcode whose listing is gone finds nothing.
-        assert {*searched} <= {*recent}
-        said = said_of(here, "raw_inventory")
-        assert said["addresses"] == said["requests"] == len(recent)
+        assert {*searched} <= recent
+        assert said(here)["addresses"] == len(recent)
 
 
 def test_a_day_that_is_over_says_why_its_inventory_is_not_pulled(here: Installation) -> None:
     assert here.execute(INVENTORY_JOB, tags={"dagster/partition": str(here.day(5))}).success
-    said = said_of(here, "raw_inventory")
-    assert "The API knows the present only" in said["not_pulled"]
+    assert "The API knows the present only" in said(here)["not_pulled"]
     assert not (here.data.folder / "raw" / "inventory").exists()
 
 
-def found(house: House, now: datetime) -> dict[str, Finding]:
-    """The findings at that moment, by key."""
-    account = {
+def test_an_inventory_that_was_never_pulled_is_told_after_a_day(house: House) -> None:
+    variables = {
         "LEADS_DATA_DIR": str(house.folder),
         "INVENTORY_BASE_URL": "https://inventory.example",
         "INVENTORY_ADDRESSES": "SW1",
     }
-    return {one.key: one for one in find(Facts(Settings.from_variables(account), house.data, now))}
 
+    def messages(hours: int) -> list[str]:
+        facts = Facts(Settings.from_variables(variables), house.data, at + timedelta(hours=hours))
+        return [one.message for one in find(facts) if one.key == "inventory"]
 
-def test_an_inventory_that_was_never_pulled_is_told_after_a_day(tmp_path: Path) -> None:
-    house = House(tmp_path / "data")
     house.data.state.remember_time_zone("Europe/London")
-    opened_at = datetime.now(UTC)
+    at = datetime.now(UTC)
 
-    assert "inventory" not in found(house, opened_at + timedelta(hours=26))
-    assert (
-        "No inventory was ever pulled."
-        in found(house, opened_at + timedelta(hours=28))["inventory"].message
-    )
+    assert messages(26) == []
+    [message] = messages(28)
+    assert message.startswith("No inventory was ever pulled.")

@@ -1,88 +1,67 @@
 """Raw files of the inventory: the newest whole search of a day counts."""
 
-from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
-import pytest
+from leads_pipeline.features.inventory.searches import FoundItem, Inventory
+from leads_pipeline_tests.support.house import House
 
-from leads_pipeline.features.inventory.contract import InventoryItem
-from leads_pipeline.features.inventory.searches import FoundItem, Inventory, Search
-from leads_pipeline.raw.store import FolderStore
-
-DAY = date(2026, 11, 19)
-AT = datetime(2026, 11, 19, 8, tzinfo=UTC)
-LATER = AT + timedelta(hours=1)
+ONE = {"id": "1"}
+TWO = {"id": "2"}
 
 
-def item(number: int, text: str = "first") -> InventoryItem:
-    return InventoryItem(str(number), f'{{"id":{number},"text":"{text}"}}')
+def found(house: House) -> list[FoundItem]:
+    """The items that count, day by day."""
+    items: list[FoundItem] = []
+    for search in Inventory.of(house.data).searches():
+        items += search.items
+    return items
 
 
-class Searches:
-    def __init__(self, folder: Path) -> None:
-        self.store = FolderStore(folder)
-        self.now = AT + timedelta(days=1)
-        self.landed = 0
-        self.inventory = Inventory(self.store, lambda: self.now, self.note_landed)
-
-    def note_landed(self) -> None:
-        self.landed += 1
-
-    def ids(self) -> dict[date, list[str]]:
-        return {one.day: [item.item_id for item in one.items] for one in self.inventory.searches()}
+def files(house: House) -> list[Path]:
+    return sorted(house.folder.glob("raw/inventory/*/*.parquet"))
 
 
-@pytest.fixture
-def searches(tmp_path: Path) -> Searches:
-    return Searches(tmp_path)
+def test_the_newest_search_of_a_day_counts_and_older_ones_are_deleted(house: House) -> None:
+    house.land_inventory({"York": [ONE, TWO]})
+    house.land_inventory({"York": [TWO], "Hull": [{"id": "3"}]})
 
-
-def test_the_newest_search_of_a_day_counts_and_older_ones_are_deleted(searches: Searches) -> None:
-    searches.inventory.land(DAY, {"York": [item(1), item(2)]}, AT)
-    assert (
-        searches.inventory.land(DAY, {"York": [item(2, "second")], "Hull": [item(3)]}, LATER) == 2
-    )
-    searches.inventory.land(DAY + timedelta(days=1), {"York": []}, LATER + timedelta(days=1))
-
-    first, second = searches.inventory.searches()
-    assert first == Search(
-        DAY,
-        [
-            FoundItem("2", "York", item(2, "second").payload, LATER),
-            FoundItem("3", "Hull", item(3).payload, LATER),
-        ],
-    )
-    assert (second.day, second.items) == (DAY + timedelta(days=1), [])
-    assert len(searches.store.list("raw/inventory/")) == 2
-    assert searches.landed == 3
+    assert [(one.item_id, one.address) for one in found(house)] == [("2", "York"), ("3", "Hull")]
+    assert len(files(house)) == 1
 
 
 def test_an_item_that_is_found_again_keeps_the_moment_when_its_text_was_first_received(
-    searches: Searches,
+    house: House,
 ) -> None:
-    searches.inventory.land(DAY, {"York": [item(1), item(2)]}, AT)
-    searches.inventory.land(DAY, {"York": [item(1), item(2, "second"), item(3)]}, LATER)
-    searches.inventory.land(
-        DAY, {"York": [item(1), item(2, "second"), item(3)]}, LATER + timedelta(hours=1)
-    )
-    [search] = searches.inventory.searches()
-    assert [found.fetched_at for found in search.items] == [AT, LATER, LATER]
-    assert searches.landed == 2, "a search that finds the same writes nothing"
+    first = house.now
+    house.land_inventory({"York": [ONE, TWO]})
+    second = house.now
+    house.land_inventory({"York": [ONE, TWO | {"price": 1}]})
+
+    assert [one.fetched_at for one in found(house)] == [first, second]
 
 
-def test_an_item_that_two_places_have_counts_once(searches: Searches) -> None:
-    assert searches.inventory.land(DAY, {"York": [item(1), item(2)], "YO1": [item(1)]}, AT) == 2
-    [search] = searches.inventory.searches()
-    assert [(one.item_id, one.address) for one in search.items] == [("1", "YO1"), ("2", "York")]
+def test_a_search_that_finds_the_same_writes_nothing(house: House) -> None:
+    house.land_inventory({"York": [ONE]})
+    before = files(house)
+
+    house.land_inventory({"York": [ONE]})
+
+    assert files(house) == before
 
 
-def test_a_damaged_file_is_set_aside_and_the_other_days_are_read(searches: Searches) -> None:
-    searches.inventory.land(DAY, {"York": [item(1)]}, AT)
-    searches.inventory.land(DAY + timedelta(days=1), {"York": [item(2)]}, LATER)
-    before = searches.inventory.hashes()
-    newer, damaged = before
-    searches.store.create(damaged, searches.store.get(newer) or b"")
-    assert searches.ids() == {DAY + timedelta(days=1): ["2"]}
-    [aside] = searches.store.list("quarantine/")
-    assert aside.startswith(f"quarantine/{damaged}.2026")
-    assert searches.inventory.hashes() == [key for key in before if key != damaged]
+def test_an_item_that_two_places_have_counts_once(house: House) -> None:
+    house.land_inventory({"York": [ONE, TWO], "YO1": [ONE]})
+
+    assert [(one.item_id, one.address) for one in found(house)] == [("1", "YO1"), ("2", "York")]
+
+
+def test_a_damaged_file_is_set_aside_and_the_other_days_are_read(house: House) -> None:
+    house.land_inventory({"York": [ONE]})
+    house.later(days=1)
+    house.land_inventory({"York": [TWO]})
+    damaged, _ = files(house)
+    damaged.write_bytes(b"rotten")
+
+    assert [one.item_id for one in found(house)] == ["2"]
+    assert not damaged.exists()
+    assert len([*house.folder.glob("quarantine/raw/inventory/*/*")]) == 1

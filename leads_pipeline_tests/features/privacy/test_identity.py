@@ -2,7 +2,7 @@
 
 import json
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,6 @@ from leads_pipeline.features.privacy.identity import (
     THEIRS,
     LeadKey,
     Person,
-    Version,
     judge,
     read_contact,
     read_version,
@@ -29,18 +28,23 @@ PEOPLE = json.loads(Path(__file__).with_name("people.json").read_text(encoding="
 
 
 def groups(
-    person: Person, *leads: Mapping[str, Any] | str, is_shared: bool = False
-) -> dict[str, str]:
-    """`theirs` or `look` for each lead that is found, by its id, or by its place if it is a text."""
-    versions: dict[LeadKey, list[Version]] = {}
-    for number, one in enumerate(leads):
-        text = one if isinstance(one, str) else json.dumps(one)
-        key = ("applicant", str(number) if isinstance(one, str) else one["id"])
-        versions.setdefault(key, []).append(read_version(text))
-        assert person.may_be_in(text) or not person.is_shown_by(versions[key][-1])
-        assert read_contact(text).contact == versions[key][-1].contact
-    judged = judge(person, versions, is_shared=is_shared)
-    return {key[1]: "theirs" if reasons & THEIRS else "look" for key, reasons in judged.items()}
+    person: Person, leads: Mapping[LeadKey, Sequence[str]], *, is_shared: bool = False
+) -> dict[LeadKey, str]:
+    """`theirs`, `look` or `no` for each lead, which is given by the texts of its versions."""
+    versions = {key: list(map(read_version, texts)) for key, texts in leads.items()}
+    for key, texts in leads.items():
+        for text, version in zip(texts, versions[key], strict=True):
+            assert person.may_be_in(text) or not person.is_shown_by(version)
+            assert read_contact(text).contact == version.contact
+
+    found = dict.fromkeys(leads, "no")
+    for key, reasons in judge(person, versions, is_shared=is_shared).items():
+        found[key] = "theirs" if reasons & THEIRS else "look"
+    return found
+
+
+def applicant(number: int) -> LeadKey:
+    return "applicant", str(number)
 
 
 @pytest.mark.parametrize(
@@ -48,14 +52,10 @@ def groups(
 )
 def test_a_person_is_found_and_a_stranger_is_not(request_: dict[str, Any]) -> None:
     asked = request_["ask"]
-    leads = request_["leads"]
-    versions = {}
-    given_ids = []
-    for number, one in enumerate(leads):
-        key = (one["kind"], str(number))
-        versions[key] = [read_version(json.dumps(one["payload"]))]
-        if one["payload"].get("id") in asked.get("lead", []):
-            given_ids.append(key)
+    leads = {(one["kind"], str(n)): one for n, one in enumerate(request_["leads"])}
+    given_ids = [
+        key for key, one in leads.items() if one["payload"].get("id") in asked.get("lead", ())
+    ]
     try:
         person = Person.of(
             asked.get("email", ()),
@@ -65,58 +65,60 @@ def test_a_person_is_found_and_a_stranger_is_not(request_: dict[str, Any]) -> No
             asked.get("postcode", ()),
         )
     except QuestionError:  # whatever can't be read, finds nobody, and says so
-        assert all(one["expect"] == "no" for one in leads)
+        assert {one["expect"] for one in leads.values()} == {"no"}
         return
 
-    judged = judge(person, versions, is_shared=True)
+    texts = {key: [json.dumps(one["payload"])] for key, one in leads.items()}
+    found = groups(person, texts, is_shared=True)
 
-    for key, one in zip(versions, leads, strict=True):
-        reasons = judged.get(key, frozenset())
-        group = "theirs" if reasons & THEIRS else "look" if reasons else "no"
-        assert one.get("unsure") or group == one["expect"], one
-        text = json.dumps(one["payload"])
-        assert person.may_be_in(text) or not person.is_shown_by(read_version(text))
+    for key, one in leads.items():
+        assert one.get("unsure") or found[key] == one["expect"], one
 
 
 def test_all_versions_of_a_lead_decide_together() -> None:
-    former = lead("1", email=EMAIL, name="Jane Roe")
-    now = lead("1", email="other@people.example", name="Jane Smith")
-    assert groups(Person.of([EMAIL]), former, now) == {"1": "theirs"}
-    assert groups(Person.of(lead_ids=[("applicant", "1")]), now) == {"1": "theirs"}
+    former = json.dumps(lead("1", email=EMAIL, name="Jane Roe"))
+    now = json.dumps(lead("1", email="other@people.example", name="Jane Smith"))
+
+    by_email = groups(Person.of([EMAIL]), {applicant(1): [former, now]})
+    by_id = groups(Person.of(lead_ids=[applicant(1)]), {applicant(1): [now]})
+
+    assert by_email == by_id == {applicant(1): "theirs"}
 
 
 def test_a_shared_identifier_is_refused_unless_it_may_be_shared() -> None:
-    office = [
-        lead(str(number), phone=PHONE, email=EMAIL, name=f"Person {'abcdef'[number]}")
-        for number in range(4)
-    ]
+    office = {
+        applicant(n): [json.dumps(lead("", phone=PHONE, email=EMAIL, name=f"Person {name}"))]
+        for n, name in enumerate("abcd")
+    }
+    three = {applicant(n): office[applicant(n)] for n in range(3)}
     for person in (Person.of(phones=[PHONE]), Person.of([EMAIL])):
         with pytest.raises(QuestionError, match="4 names") as told:
-            groups(person, *office)
+            groups(person, office)
         assert EMAIL not in str(told.value)
-        assert len(groups(person, *office[:3])) == 3
-        assert len(groups(person, *office, is_shared=True)) == 4
+        assert "no" not in groups(person, three).values()
+        assert "no" not in groups(person, office, is_shared=True).values()
 
 
 def test_repeated_keys_odd_types_and_broken_json_hide_nobody() -> None:
-    found = groups(
-        Person.of([EMAIL], [PHONE]),
-        f'{{"id": "0", "contact": {{"email": "{EMAIL}", "email": "other@people.example"}}}}',
-        f'{{"id": "1", "contact": {{"email": ["other@people.example", "{EMAIL}"]}}}}',
-        '{"id": "2", "contact": {"phoneNumber": 447700900123}}',
-        f'{{"id": "3", "contact": "{EMAIL}"}}',
-        '{"id": "4", "contact": {"email": "jane.roe\\u0040people.example\\ud800\\u0000"}}',
-        f'{{"id": "5", "{EMAIL}": 1}}',
-        f'{{"id": "6", "message": "{EMAIL}", "cut',
-        f'{{"id": "7", "n": {"7" * 5_000}, "contact": {{"emailAddress": "{EMAIL}"}}}}',
-        f'{{"id": "8", "nested": {"[" * 100_000}"{EMAIL}"',
-        '{"id": "9", "message": "call 07700 90012310 or 7700900123456"}',
+    expected = {
+        f'{{"contact": {{"email": "{EMAIL}", "email": "other@people.example"}}}}': "theirs",
+        f'{{"contact": {{"email": ["other@people.example", "{EMAIL}"]}}}}': "theirs",
+        '{"contact": {"phoneNumber": 447700900123}}': "look",
+        f'{{"contact": "{EMAIL}"}}': "look",
+        '{"contact": {"email": "jane.roe\\u0040people.example\\ud800\\u0000"}}': "theirs",
+        f'{{"{EMAIL}": 1}}': "look",
+        f'{{"message": "{EMAIL}", "cut': "look",
+        f'{{"n": {"7" * 5_000}, "contact": {{"emailAddress": "{EMAIL}"}}}}': "look",
+        f'{{"nested": {"[" * 100_000}"{EMAIL}"': "look",
+        '{"message": "call 07700 90012310 or 7700900123456"}': "no",
         # A line break in a text, which JSON forbids, is published as it is.
-        f'{{"id": "10", "message": "a\nb", "contact": {{"email": "{EMAIL}"}}}}',
-    )
-    theirs = ("0", "1", "4", "10")
-    to_look_at = ("2", "3", "5", "6", "7", "8")
-    assert found == {**dict.fromkeys(theirs, "theirs"), **dict.fromkeys(to_look_at, "look")}
+        f'{{"message": "a\nb", "contact": {{"email": "{EMAIL}"}}}}': "theirs",
+    }
+    texts = {applicant(number): [text] for number, text in enumerate(expected)}
+
+    found = groups(Person.of([EMAIL], [PHONE]), texts)
+
+    assert [*found.values()] == [*expected.values()]
 
 
 NAME = "Kim Iñíguez"
