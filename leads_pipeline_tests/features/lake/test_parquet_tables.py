@@ -74,19 +74,16 @@ def test_days_that_do_not_fit_into_memory_together_are_each_written_once(folder:
 
     assert write(folder) == 2
 
-    ids = {(lead["id"],) for lead in full} | {("a",), ("b",), ("c",)}
-    assert set(read(folder, "applicant_leads", "lead_id")) == ids
-    assert read(folder, "applicant_leads", "count(*), count(distinct lead_day)") == [(26_003, 2)]
-    assert read(folder, "applicant_viewing_times", "count(distinct lead_id), count(*)") == [
-        (26_001, 26_002)
-    ]
+    counts = "count(*), count(distinct lead_id), count(distinct lead_day)"
+    assert read(folder, "applicant_leads", counts) == [(26_003, 26_003, 2)]
+    assert read(folder, "applicant_viewing_times", counts) == [(26_002, 26_001, 2)]
 
 
 def test_touched_days_are_written_and_the_others_are_hard_links(folder: Folder) -> None:
     folder.raw.land(*LEADS)
     folder.publish()
     write(folder)
-    before = {day: file(folder, day).stat().st_ino for day in ("2026-11-18", "2026-11-19")}
+    untouched = file(folder, "2026-11-18").stat().st_ino
     tree = (folder.path / "tables").resolve()
     assert write(folder) is None
 
@@ -94,9 +91,7 @@ def test_touched_days_are_written_and_the_others_are_hard_links(folder: Folder) 
     folder.publish()
     assert write(folder) == 2
 
-    assert file(folder, "2026-11-18").stat().st_ino == before["2026-11-18"]
-    assert file(folder, "2026-11-19").stat().st_ino != before["2026-11-19"]
-    assert read(folder, "applicant_leads", "lead_id") == [("a",), ("b",), ("c",)]
+    assert file(folder, "2026-11-18").stat().st_ino == untouched
     assert tree.exists()  # a reader may have resolved the link just before
 
     folder.raw.land({"id": "c", "createdAt": "2026-11-20T10:00Z"})
@@ -143,7 +138,8 @@ def test_after_an_erasure_no_file_holds_the_person(folder: Folder, is_killed: bo
 
     write(folder)
 
-    assert b"hers" not in b"".join(path.read_bytes() for path in folder.path.rglob("*.parquet"))
+    for path in folder.path.rglob("*.parquet"):
+        assert b"hers" not in path.read_bytes()
     assert len(list((folder.path / ".versions").glob("tables-*"))) == 1
 
 
