@@ -288,11 +288,11 @@ def test_the_hours_that_arrive_of_a_large_window_are_kept_and_it_stays_failed(
 # --- what is shown --------------------------------------------------------------------------------
 
 
-def test_a_person_gets_each_window_that_was_asked_for(here: Pipeline) -> None:
-    here.run(here.tick())
-    here.fail({here.key(1, 102): Then(status=403)})
+def test_a_person_gets_each_window_that_was_asked_for_also_a_landed_one(here: Pipeline) -> None:
     first = here.key(2, 101)
     last = here.key(1, 102)
+    by_hand(here, first)
+    here.fail({last: Then(status=403)})
     tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
 
     result = by_hand(here, **tags)
@@ -382,16 +382,14 @@ def test_a_further_look_that_fails_stays_red_until_it_succeeds(here: Pipeline) -
 
 def test_raw_leads_are_fresh_if_yesterdays_windows_have_landed(here: Pipeline) -> None:
     """Fault 108: a further look at any old window made the asset fresh."""
-    here.run(here.tick())
-    here.clock.now += DAY
     here.fail({here.key(1, 102): Then(status=500)})
 
     check = freshness(here.run(here.tick()))
     assert not check.passed
     said = str(check.description)
-    assert "1 applicant window of branch-102, 2026-11-21" in said
-    assert "leads-pipeline backfill --from 2026-11-21 --to 2026-11-21 --scope branch-102" in said
-    assert not freshness(by_hand(here, here.key(4))).passed
+    assert "1 applicant window of branch-102, 2026-11-20" in said
+    assert "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20 --scope branch-102" in said
+    assert not freshness(by_hand(here, here.key(3))).passed
 
     here.fail({})
     here.clock.now += 11 * MINUTE

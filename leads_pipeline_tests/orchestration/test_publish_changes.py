@@ -36,7 +36,6 @@ from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.publications import Publications
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.settings import Settings
-from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
 from leads_pipeline.warehouse.editions import Editions
 from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Clock, home, tick_of
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, TWENTY, WINDOW
@@ -90,10 +89,6 @@ class House:
 
     def look_of_marts(self) -> str:
         return look_of(self.settings)
-
-    @property
-    def file(self) -> Path:
-        return self.folder.folder / WAREHOUSE_FILE
 
     @property
     def publications(self) -> Publications:

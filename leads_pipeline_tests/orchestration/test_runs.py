@@ -30,6 +30,7 @@ def here(tmp_path: Path) -> Iterator[Installation]:
 # --- every window that a run was started for is pulled, once --------------------------------------
 
 
+@pytest.mark.slow
 def test_a_backfill_of_assets_pulls_each_of_its_windows(here: Installation) -> None:
     wanted = here.keys([2, 3], [101, 102]) | {here.key(7, 103)}
 

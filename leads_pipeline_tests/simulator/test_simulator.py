@@ -290,13 +290,13 @@ def test_a_brand_gives_the_leads_of_its_branches_and_truth_agrees(client: httpx.
 
 def test_only_the_last_thirty_days_up_to_now_are_there(client: httpx.Client) -> None:
     horizon = NOW - 30 * DAY
-    everything = fetch(client, window(NOW - 90 * DAY, NOW + 90 * DAY, "group-1"))
+    everything = fetch(client, window(NOW - 90 * DAY, NOW + 90 * DAY))
     moments = [lead["createdAt"] for lead in everything if len(lead["createdAt"]) == 20]
 
     assert wire(horizon) <= min(moments) < wire(horizon + DAY)
     assert wire(NOW - DAY) < max(moments) <= wire(NOW)
-    assert fetch(client, window(NOW - 90 * DAY, horizon, "group-1")) == []
-    assert fetch(client, window(NOW + SECOND, NOW + DAY, "group-1")) == []
+    assert fetch(client, window(NOW - 90 * DAY, horizon)) == []
+    assert fetch(client, window(NOW + SECOND, NOW + DAY)) == []
 
 
 # --- tokens ---------------------------------------------------------------------------------------
