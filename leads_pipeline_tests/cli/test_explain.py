@@ -58,7 +58,6 @@ def test_a_key_that_there_is_not_is_refused_with_the_nearest_one_and_the_way_to_
     refused = run("explain", "window-refused/refused-403")
 
     assert refused.exit_code == 2
-    assert "There is no finding and no check window-refused." in refused.output
     assert "Did you mean windows-refused?" in refused.output
     assert "`leads-pipeline explain` lists them" in refused.output
 
@@ -68,8 +67,6 @@ def test_explain_needs_no_settings_and_no_dagster() -> None:
         "import sys; from leads_pipeline.cli import main; main(['explain', 'disk'], "
         "standalone_mode=False); print('dagster' in sys.modules)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], env={}, capture_output=True, text=True, check=True
-    )
+    shown = subprocess.check_output([sys.executable, "-c", program], env={}, text=True)
 
-    assert done.stdout.endswith("\nFalse\n")
+    assert shown.endswith("\nFalse\n")

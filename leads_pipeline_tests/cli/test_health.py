@@ -4,7 +4,6 @@ nothing.
 
 import json
 import subprocess
-import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -15,7 +14,7 @@ from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.raw.names import Place
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import LONDON, House
-from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS
+from leads_pipeline_tests.support.newcomer import BIN, PATIENCE_SECONDS
 from leads_pipeline_tests.support.serving import free_port
 
 NOW = datetime.now(UTC)
@@ -63,16 +62,11 @@ def files(folder: Path) -> dict[Path, bytes]:
     return {path: path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*")}
 
 
-LOOKING = ["status", "findings --json", "coverage", "metrics"]
-
-
-@pytest.mark.parametrize("command", LOOKING)
-def test_a_folder_without_settings_can_be_looked_at_and_stays_as_it_is(
-    house: House, command: str
-) -> None:
+def test_a_folder_without_settings_can_be_looked_at_and_stays_as_it_is(house: House) -> None:
     before = files(house.folder.parent)
 
-    assert run(*command.split()).exit_code == 0
+    for command in ("status", "findings", "coverage", "metrics"):
+        assert run(command).exit_code == 0, command
 
     assert files(house.folder.parent) == before
 
@@ -99,10 +93,8 @@ def test_doctor_and_the_commands_that_pull_name_the_settings_that_are_missing_an
     monkeypatch.setenv("LEADS_BASE_URL", "http://127.0.0.1:9")
     missing = "LEADS_AUTH_URL, LEADS_CLIENT_ID, LEADS_CLIENT_SECRET, LEADS_BRANCH_IDS"
 
-    assert refused("backfill", "--last", "3d").startswith(
-        f"Error: Settings are missing: {missing}."
-    )
-    assert refused("serve").startswith(f"Error: Settings are missing: {missing}.")
+    assert f"Settings are missing: {missing}." in refused("backfill", "--last", "3d")
+    assert f"Settings are missing: {missing}." in refused("serve")
     assert missing in text_of("doctor")
     settings = json.loads(text_of("settings --json"))
     assert {name for name, row in settings.items() if row["is_missing"]} == set(missing.split(", "))
@@ -140,7 +132,6 @@ def test_status_says_each_figure_once(house: House) -> None:
     told = json.loads(text_of("status --json"))
     assert told["is_well"]
     assert told["leads"] == {"applicant": 3, "appraisal": 3}
-    assert told["last_publication_at"] is None  # this test published without a run
     assert told["size_bytes"]["leads.duckdb"] == house.file.stat().st_size
 
 
@@ -152,10 +143,7 @@ def test_an_open_error_is_shown_with_what_to_do_and_ends_with_1(house: House, co
 
     assert result.exit_code == 1
     assert "error    leads-duckdb\n         leads.duckdb is missing." in result.stdout
-    assert (
-        "→ Run `leads-pipeline backfill --last 1d`: it publishes, or says why it can't.\n"
-        in result.stdout
-    )
+    assert "→ Run `leads-pipeline backfill --last 1d`: it publishes" in result.stdout
     assert result.stdout.splitlines()[-1].startswith("1 error, ")
 
 
@@ -163,14 +151,12 @@ def test_each_command_that_looks_says_that_the_published_file_is_missing(house: 
     house.file.unlink()
 
     assert "leads             unknown: leads.duckdb can't be read" in text_of("status")
-    assert "leads.duckdb is missing. The figures above are those of raw files." in text_of(
-        "coverage"
-    )
+    assert "leads.duckdb is missing. The figures above are" in text_of("coverage")
     assert not json.loads(text_of("status --json"))["is_well"]
     assert "leads_pipeline_well 0.0" in text_of("metrics")
     [found, *_] = json.loads(text_of("findings --json"))["findings"]
     assert found.keys() == {"key", "level", "message", "since", "what_to_do", "link", "may_pass"}
-    assert found["link"] == f"leads-pipeline explain {found['key'].partition('/')[0]}"
+    assert found["link"] == "leads-pipeline explain leads-duckdb"
 
 
 @pytest.mark.slow
@@ -194,7 +180,6 @@ def test_metrics_are_the_figures_of_status() -> None:
     assert "\nleads_pipeline_well 1.0\n" in metrics
     assert '\nleads_pipeline_leads{kind="applicant"} 3.0\n' in metrics
     assert '\nleads_pipeline_windows{state="landed"} 2.0\n' in metrics
-    assert '\nleads_pipeline_size_bytes{what="leads.duckdb"} ' in metrics
     assert "\nleads_pipeline_last_backup_timestamp_seconds" not in metrics  # there is none
 
 
@@ -202,15 +187,11 @@ def test_metrics_are_the_figures_of_status() -> None:
 def test_metrics_are_served_as_they_are_at_each_request(house: House) -> None:
     port = free_port()
     address = f"http://127.0.0.1:{port}/metrics"
-    command = [
-        sys.executable,
-        "-c",
-        f"from leads_pipeline.cli import main; main(['metrics', '--port', '{port}'])",
-    ]
+    command = [str(BIN / "leads-pipeline"), "metrics", "--port", str(port)]
     with subprocess.Popen(
         command, cwd=house.folder.parent, stdout=subprocess.PIPE, text=True
     ) as process:
-        assert process.stdout is not None
+        assert process.stdout
         assert "(ctrl-C stops it)" in process.stdout.readline()
         try:
             assert "leads_pipeline_well 1.0" in httpx.get(address, timeout=PATIENCE_SECONDS).text

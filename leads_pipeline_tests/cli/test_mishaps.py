@@ -5,62 +5,41 @@ do.
 import os
 import socket
 import subprocess
-import sys
-from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import pytest
 
 from leads_pipeline.portal import Service
-from leads_pipeline_tests.promises.portal import variables
-from leads_pipeline_tests.support.command_line import run
+from leads_pipeline_tests.support.command_line import FOR_ANY_COMMAND, run
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.installation import IMPATIENT
+from leads_pipeline_tests.support.newcomer import BIN
 
 # Dagster calls functions of its own that it has deprecated.
 pytestmark = pytest.mark.filterwarnings(r"ignore::DeprecationWarning:dagster\.")
 
-NOBODY = "http://127.0.0.1:9"  # nothing listens there
-TODAY = datetime.now(UTC).date()
-YESTERDAY = str(TODAY - timedelta(days=1))
-LEAD = b'{"applicants": [{"id": "of both days"}], "appraisals": []}'
-
-Install = Callable[..., Path]
-
 
 @pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
-    """Work in the test's own folder with a portal's address, and with other variables by name.
-
-    Give the data folder.
-    """
-
-    def installed(address: str, **others: str) -> Path:
-        given = variables(address, "data") | {"LEADS_BRANCH_IDS": "101", **others}
-        for name, value in given.items():
-            if not name.startswith("INVENTORY_"):
-                monkeypatch.setenv(name, value)
-        return tmp_path / "data"
-
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The data folder of an installation in the test's own folder, whose portal doesn't answer."""
     monkeypatch.chdir(tmp_path)
+    for name, value in FOR_ANY_COMMAND.items():
+        monkeypatch.setenv(name, value)
     impatient = partial(Service, policy=IMPATIENT)
     monkeypatch.setattr("leads_pipeline.orchestration.resources.Service", impatient)
-    return installed
+    return tmp_path / "data"
 
 
 @pytest.fixture
-def healthy(install: Install) -> Path:
+def healthy(data: Path) -> Path:
     """A data folder with yesterday's lead of one branch, published."""
-    data = install(NOBODY, LEADS_START_DATE=YESTERDAY)
     house = House(data)
     house.scopes = ("branch-101",)
-    house.zone = ZoneInfo("UTC")
-    house.first_day = TODAY - timedelta(days=1)
     house.now = datetime.now(UTC) - timedelta(minutes=5)
-    house.land("applicant", [{"id": "of both days"}], house.first_day)
+    house.first_day = house.today - timedelta(days=1)
+    house.land("applicant", [{"id": "a"}], house.first_day)
     house.publish()
     return data
 
@@ -72,11 +51,12 @@ def refused(*command: object) -> str:
     return result.output
 
 
+@pytest.mark.usefixtures("data")
 def test_a_disk_that_fills_up_during_a_run_is_told_in_our_sentence_alone(
-    install: Install, small_disk: Path
+    small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Fault 109: Dagster's error with its SQL came first."""
-    install(NOBODY, DAGSTER_HOME=str(small_disk / "home"))
+    monkeypatch.setenv("DAGSTER_HOME", str(small_disk / "home"))
     (small_disk / "fill").write_bytes(bytes(450_000))
 
     result = run("backfill", "--last", "1d")
@@ -106,7 +86,6 @@ def test_nothing_takes_a_folder_for_whole_whose_restore_found_the_disk_full(
     assert run("backup", tmp_path / "backups").exit_code == 0
     monkeypatch.setenv("LEADS_DATA_DIR", str(small_disk / "data"))
     monkeypatch.setenv("DAGSTER_HOME", str(healthy.with_name("home")))
-    monkeypatch.setenv("LEADS_RECEIVE_KEY", "a key of 32 bytes for the receiver")
     said = refused("restore", tmp_path / "backups")
     assert f"The disk of {small_disk}/data is full: the backup needs about " in said
 
@@ -121,25 +100,22 @@ def test_nothing_takes_a_folder_for_whole_whose_restore_found_the_disk_full(
 
 def test_an_output_that_cannot_be_written_is_not_taken_for_the_data_folders_disk() -> None:
     """Fault 85: it said that the file system of the data folder was full."""
-    program = [str(Path(sys.executable).with_name("leads-pipeline")), "settings"]
+    command = [str(BIN / "leads-pipeline"), "settings"]
     environment = {**os.environ, "PYTHONUNBUFFERED": ""}
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
-            program, stdout=full, stderr=subprocess.PIPE, text=True, env=environment
+            command, stdout=full, stderr=subprocess.PIPE, text=True, env=environment
         )
-        silent = subprocess.run(program, stdout=full, stderr=full, env=environment)
+        silent = subprocess.run(command, stdout=full, stderr=full, env=environment)
 
-    assert done.stderr == (
-        "Error: The output can't be written: No space left on device. Send it to another file or "
-        "device. What the command has done stays.\n"
-    )
-    assert (done.returncode, silent.returncode) == (2, 2)
+    assert done.stderr.startswith("Error: The output can't be written: No space left on device.")
+    assert done.returncode == silent.returncode == 2
 
 
+@pytest.mark.usefixtures("data")
 @pytest.mark.parametrize("command", ["receive", "metrics"])
-def test_an_ipv6_address_is_shown_in_brackets(install: Install, command: str) -> None:
+def test_an_ipv6_address_is_shown_in_brackets(command: str) -> None:
     """Fault 85: the colons of the address and that of the port looked alike."""
-    install(NOBODY, LEADS_RECEIVE_KEY="a key of 32 bytes for the receiver")
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as taken:
         port = taken.getsockname()[1]
         said = refused(command, "--host", "::1", "--port", port)

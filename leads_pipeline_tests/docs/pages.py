@@ -8,7 +8,8 @@ from textwrap import dedent
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 README = ROOT / "README.md"
-TUTORIALS, GUIDES, EXPLANATION = (DOCS / name for name in ("tutorials", "guides", "explanation"))
+TUTORIALS = DOCS / "tutorials"
+GUIDES = DOCS / "guides"
 
 # The first command of the README and of the first tutorial.
 CLONE = "git clone ADDRESS-OF-THIS-REPOSITORY leads_pipeline && cd leads_pipeline"
@@ -22,14 +23,8 @@ DOCUMENTS = [
 ]
 
 # These are made from the code.
-MADE = {
-    DOCS / "findings.md",
-    *(
-        DOCS / "reference" / f"{name}.md"
-        for name in ("settings", "commands", "exit-codes", "tables")
-    ),
-    *(DOCS / "reference" / f"{name}.md" for name in ("metrics", "assets", "questions", "macros")),
-}
+_NAMES = "settings commands exit-codes tables metrics assets questions macros"
+MADE = {DOCS / "findings.md", *(DOCS / "reference" / f"{name}.md" for name in _NAMES.split())}
 
 
 def text_of(page: Path) -> str:

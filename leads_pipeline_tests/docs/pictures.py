@@ -37,15 +37,10 @@ def take(folder: Path, target: Path) -> None:
     try:
         wait_for(lambda: _answers(port))
         for name, (page, width, height) in PICTURES.items():
-            command = [
-                "chromium",
-                "--headless=new",
-                "--no-sandbox",
-                "--hide-scrollbars",
-                "--virtual-time-budget=30000",
-            ]
-            command += [f"--user-data-dir={folder}/chromium", f"--window-size={width},{height}"]
-            command += [f"--screenshot={target / name}", f"http://127.0.0.1:{port}/{page}"]
+            options = "--headless=new --no-sandbox --hide-scrollbars --virtual-time-budget=30000"
+            where = [f"--user-data-dir={folder}/chromium", f"--window-size={width},{height}"]
+            where += [f"--screenshot={target / name}", f"http://127.0.0.1:{port}/{page}"]
+            command = ["chromium", *options.split(), *where]
             subprocess.run(command, env=environment, check=True, capture_output=True, timeout=120)
     finally:
         service.terminate()

@@ -7,7 +7,9 @@ results are always the same.
 
 import json
 import tempfile
+from collections.abc import Iterator
 from datetime import UTC, date, datetime, time, timedelta
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
@@ -25,7 +27,7 @@ SOURCES: Final = ROOT / "examples" / "company" / "dbt" / "models" / "leads.yml"
 ASKED_ON: Final = date(2026, 11, 2)
 _DAYS: Final = [ASKED_ON - timedelta(days=number) for number in range(14, 0, -1)]
 # The portal refuses this window.
-_FAILED: Final = (date(2026, 10, 20), "102", "appraisal")
+_FAILED: Final = (date(2026, 10, 20), "branch-102", "appraisal")
 _ROWS_SHOWN: Final = 5
 _BRANCHES: Final = "id,name,opening_hours\n101,York,Mon-Fri 09:00-17:30; Sat 10:00-16:00\n102,Leeds,Mon-Fri 09:00-18:00\n"
 
@@ -67,34 +69,39 @@ def office(folder: Path) -> House:
     (folder / ".state" / "person_key").write_text("0" * 64)
 
     book = LeadBook(7, 8)
-    answers = []
-    listings: dict[str, dict[str, Any]] = {}
+    leads: list[dict[str, Any]] = []
     for day in _DAYS:
-        house.now = datetime.combine(day + timedelta(days=1), time(2), LONDON)
-        for branch in Organisation(7, 2).branches:
-            for kind in ("applicant", "appraisal"):
-                if (day, branch.id, kind) == _FAILED:
-                    house.fail(kind, day, f"branch-{branch.id}")
-                    continue
-                start = datetime.combine(day, time(), LONDON)
-                end = datetime.combine(day + timedelta(days=1), time(), LONDON)
-                leads = json.loads(
-                    book.answer(kind, [branch], start, end, house.now.astimezone(UTC))
-                )[f"{kind}s"]
-                house.land(kind, leads, day, f"branch-{branch.id}")
-                for lead in leads:
-                    minutes = sum(lead["id"].encode()) % 120
-                    at = datetime.fromisoformat(lead["createdAt"])
-                    if minutes < 90 and at.year > 1:
-                        answers.append((lead["id"], (at + timedelta(minutes=minutes)).isoformat()))
-                    if listing := lead.get("listingDetails"):
-                        listings[listing["id"]] = listing
+        start = datetime.combine(day, time(), LONDON)
+        end = start + timedelta(days=1)
+        house.now = end + timedelta(hours=2)
+        for branch, kind in product(Organisation(7, 2).branches, ("applicant", "appraisal")):
+            scope = f"branch-{branch.id}"
+            if (day, scope, kind) == _FAILED:
+                house.fail(kind, day, scope)
+                continue
+            body = book.answer(kind, [branch], start, end, house.now.astimezone(UTC))
+            landed = json.loads(body)[f"{kind}s"]
+            house.land(kind, landed, day, scope)
+            leads += landed
+
+    answers = list(_answers(leads))
     house.answers(answers)
     _write_outcomes(folder, [lead_id for lead_id, _ in answers])
-    house.land_inventory({"Town": [_item(listing) for listing in [*listings.values()][::3]]})
+    listings = {one["listingDetails"]["id"]: one for one in leads if one.get("listingDetails")}
+    items = [_item(one["listingDetails"]) for one in listings.values()]
+    house.land_inventory({"Town": items[::3]})
     house.now = datetime.combine(ASKED_ON, time(8), LONDON)
     house.publish()
     return house
+
+
+def _answers(leads: list[dict[str, Any]]) -> Iterator[tuple[str, str]]:
+    """Give when the branches answered most of the leads."""
+    for lead in leads:
+        minutes = sum(lead["id"].encode()) % 120
+        at = datetime.fromisoformat(lead["createdAt"])
+        if minutes < 90 and at.year > 1:
+            yield lead["id"], (at + timedelta(minutes=minutes)).isoformat()
 
 
 def _write_outcomes(folder: Path, lead_ids: list[str]) -> None:

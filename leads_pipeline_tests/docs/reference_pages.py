@@ -200,25 +200,18 @@ def _exit_codes() -> str:
         sentences = re.findall(r"Exit code (.*?\.)(?=\s|$)", text)
         rows.extend((f"`{name}`", sentence) for sentence in sentences)
 
-    general = markdown_table(
-        ("code", "means"),
-        [
-            ("0", "Everything that was asked for is done, and nothing is wrong."),
-            ("1", "A part of it is not done, or something is wrong. The output says what."),
-            (
-                "2",
-                "Nothing was done, or it can't tell: an argument, a setting or the folder is "
-                "wrong.",
-            ),
-            (
-                "130",
-                "Ctrl-C stopped the command before its end. `dev`, `serve` and `simulate` exit "
-                "with 0.",
-            ),
-        ],
-    )
     own = markdown_table(("command", "exit code"), rows)
-    return f"# Exit codes\n\n{general}\n## By command\n\n{own}"
+    return f"# Exit codes\n\n{_EXIT_CODES}\n## By command\n\n{own}"
+
+
+_EXIT_CODES: Final = """\
+| code | means |
+|---|---|
+| 0 | Everything that was asked for is done, and nothing is wrong. |
+| 1 | A part of it is not done, or something is wrong. The output says what. |
+| 2 | Nothing was done, or it can't tell: an argument, a setting or the folder is wrong. |
+| 130 | Ctrl-C stopped the command before its end. `dev`, `serve` and `simulate` exit with 0. |
+"""
 
 
 # --- metrics --------------------------------------------------------------------------------------
@@ -289,48 +282,33 @@ def _assets() -> str:
             for key in members
         ]
         text += f"\n## Group {group}\n\n" + markdown_table(("asset", "is", "made from"), rows)
-    checks = sorted(graph.asset_check_keys, key=lambda key: (key.asset_key, key.name))
-    text += "\n## Checks\n\n" + markdown_table(
-        ("asset", "check", "should hold"),
-        [
-            (
-                f"`{key.asset_key.to_user_string()}`",
-                f"`{key.name}`",
-                _first_line(graph.get_check_spec(key).description),
-            )
-            for key in checks
-        ],
-    )
+    checks = []
+    for key in sorted(graph.asset_check_keys, key=lambda key: (key.asset_key, key.name)):
+        should_hold = _first_line(graph.get_check_spec(key).description)
+        checks.append((f"`{key.asset_key.to_user_string()}`", f"`{key.name}`", should_hold))
+    text += "\n## Checks\n\n" + markdown_table(("asset", "check", "should hold"), checks)
+
+    triggers = [
+        _trigger(one, f"`{one.cron_schedule}`", [one.job_name])
+        for one in sorted(repository.schedule_defs, key=lambda one: one.name)
+    ]
+    for sensor in sorted(repository.sensor_defs, key=lambda one: one.name):
+        when = f"every {sensor.minimum_interval_seconds} seconds"
+        triggers.append(_trigger(sensor, when, [target.job_name for target in sensor.targets]))
     text += "\n## Schedules and sensors\n\n" + markdown_table(
-        ("name", "when", "state", "starts", "does"),
-        [
-            (
-                f"`{one.name}`",
-                f"`{one.cron_schedule}`",
-                _state(one),
-                f"`{one.job_name}`",
-                _first_line(one.description),
-            )
-            for one in sorted(repository.schedule_defs, key=lambda one: one.name)
-        ]
-        + [
-            (
-                f"`{one.name}`",
-                f"every {one.minimum_interval_seconds} seconds",
-                _state(one),
-                ", ".join(f"`{target.job_name}`" for target in one.targets),
-                _first_line(one.description),
-            )
-            for one in sorted(repository.sensor_defs, key=lambda one: one.name)
-        ],
+        ("name", "when", "state", "starts", "does"), triggers
     )
     return text + (
         "\nSchedules count in `LEADS_TIMEZONE`. In somebody else's Dagster, all are off until you switch them on.\n"
     )
 
 
-def _state(one: ScheduleDefinition | SensorDefinition) -> str:
-    return "on" if one.default_status.value == "RUNNING" else "off until you switch it on"
+def _trigger(
+    one: ScheduleDefinition | SensorDefinition, when: str, jobs: list[str]
+) -> tuple[str, ...]:
+    state = "on" if one.default_status.value == "RUNNING" else "off until you switch it on"
+    starts = ", ".join(f"`{job}`" for job in jobs)
+    return f"`{one.name}`", when, state, starts, _first_line(one.description)
 
 
 def _first_line(text: str | None) -> str:
@@ -438,19 +416,25 @@ def _marts(tables: Sequence[Table]) -> str:
 
 
 # What becomes of DuckDB's types in JSON.
-_JSON_TYPES: Final[Mapping[str, Mapping[str, object]]] = {
-    "varchar": {"type": ["string", "null"]},
-    "varchar[]": {"type": ["array", "null"], "items": {"type": "string"}},
-    "boolean": {"type": ["boolean", "null"]},
-    "integer": {"type": ["integer", "null"]},
-    "bigint": {"type": ["integer", "null"]},
-    "hugeint": {"type": ["integer", "null"]},
-    "double": {"type": ["number", "null"]},
-    "decimal(18,2)": {"type": ["number", "null"]},
-    "date": {"type": ["string", "null"], "format": "date"},
-    "timestamptz": {"type": ["string", "null"], "format": "date-time"},
-    "uuid": {"type": ["string", "null"], "format": "uuid"},
-    "json": {"type": ["object", "null"]},
+_JSON_TYPES: Final = {
+    "varchar": "string",
+    "varchar[]": "array",
+    "boolean": "boolean",
+    "integer": "integer",
+    "bigint": "integer",
+    "hugeint": "integer",
+    "double": "number",
+    "decimal(18,2)": "number",
+    "date": "string",
+    "timestamptz": "string",
+    "uuid": "string",
+    "json": "object",
+}
+_FURTHER: Final[Mapping[str, Mapping[str, object]]] = {
+    "varchar[]": {"items": {"type": "string"}},
+    "date": {"format": "date"},
+    "timestamptz": {"format": "date-time"},
+    "uuid": {"format": "uuid"},
 }
 
 
@@ -461,25 +445,25 @@ def contract(tables: Sequence[Table]) -> dict[str, object]:
         "$comment": "Made by `make pages`.",
         "title": "The tables and marts of leads.duckdb",
         "type": "object",
-        "properties": {
-            table.name: {
-                "description": table.comment,
-                "type": "array",
-                "items": {
-                    "type": "object",
-                    "properties": {
-                        column.name: {
-                            "description": column.comment,
-                            **_JSON_TYPES[column.type],
-                            "x-duckdb-type": column.type,
-                        }
-                        for column in table.columns
-                    },
-                    "required": [column.name for column in table.columns],
-                },
-            }
-            for table in tables
-        },
+        "properties": {table.name: _rows_of(table) for table in tables},
+    }
+
+
+def _rows_of(table: Table) -> dict[str, object]:
+    row = {
+        "type": "object",
+        "properties": {column.name: _value_of(column) for column in table.columns},
+        "required": [column.name for column in table.columns],
+    }
+    return {"description": table.comment, "type": "array", "items": row}
+
+
+def _value_of(column: Column) -> dict[str, object]:
+    return {
+        "description": column.comment,
+        "type": [_JSON_TYPES[column.type], "null"],
+        **_FURTHER.get(column.type, {}),
+        "x-duckdb-type": column.type,
     }
 
 

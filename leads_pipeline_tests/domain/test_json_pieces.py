@@ -42,13 +42,13 @@ def test_any_list_is_sliced_into_what_json_finds_in_it(
         body = text.encode()
     except UnicodeEncodeError:  # a lone surrogate that isn't escaped can't be on the wire
         return
+
     slices = cut_list("applicants", body)[0]
-    assert [json.dumps(json.loads(piece)) for piece in slices] == [
-        json.dumps(element) for element in elements
-    ]
+
+    found = [json.dumps(json.loads(piece)) for piece in slices]
+    assert found == [json.dumps(element) for element in elements]
     position = 0
     for piece in slices:  # each exactly as received, in order
         position = body.index(piece, position) + len(piece)
-    assert [lead.payload for lead in cut_leads(APPLICANT, body).leads] == [
-        piece.decode() for piece in slices
-    ]
+    leads = cut_leads(APPLICANT, body).leads
+    assert [lead.payload for lead in leads] == [piece.decode() for piece in slices]

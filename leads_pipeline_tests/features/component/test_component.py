@@ -14,8 +14,6 @@ from dagster import (
     AssetKey,
     AssetSpec,
     Definitions,
-    ScheduleDefinition,
-    SensorDefinition,
     load_from_defs_folder,
 )
 from dagster.components import ScaffoldRequest
@@ -82,8 +80,8 @@ def defs_of(project: Path) -> Definitions:
     return load_from_defs_folder(path_within_project=project / "src" / "my_project")
 
 
-def specs_of(definitions: Definitions) -> Mapping[AssetKey, AssetSpec]:
-    return {spec.key: spec for spec in definitions.resolve_all_asset_specs()}
+def specs_of(project: Path) -> Mapping[AssetKey, AssetSpec]:
+    return {spec.key: spec for spec in defs_of(project).resolve_all_asset_specs()}
 
 
 def test_dg_finds_the_component_and_the_command_line_does_not_wait_for_it() -> None:
@@ -91,28 +89,18 @@ def test_dg_finds_the_component_and_the_command_line_does_not_wait_for_it() -> N
     assert "LeadsPipelineComponent" in dir(found.load())
 
     loaded = "import sys, leads_pipeline.cli; print('dagster' in sys.modules)"
-    said = subprocess.run(
-        [sys.executable, "-c", loaded], capture_output=True, text=True, check=True
-    )
-    assert said.stdout == "False\n"
+    assert subprocess.check_output([sys.executable, "-c", loaded], text=True) == "False\n"
 
 
 def test_what_is_scaffolded_twice_loads_as_two_installations(project: Path, tmp_path: Path) -> None:
     for name in ("agency", "sister"):
         change(scaffold(project, name), settings={"LEADS_DATA_DIR": str(tmp_path / name)})
 
-    definitions = defs_of(project)
+    specs = specs_of(project)
 
-    specs = specs_of(definitions)
     assert AssetKey(["agency", "raw_applicant_leads"]) in specs
     assert AssetKey(["sister", "raw_applicant_leads"]) in specs
     assert specs[AssetKey(["agency", "mart_leads_daily"])].group_name == "agency_marts"
-    # Nothing runs before somebody starts it.
-    automatic = [*(definitions.schedules or ()), *(definitions.sensors or ())]
-    assert automatic
-    for one in automatic:
-        assert isinstance(one, ScheduleDefinition | SensorDefinition)
-        assert one.default_status.value == "STOPPED"
 
 
 def test_owners_tags_and_a_prefix_of_groups_are_added_to_each_asset(
@@ -126,13 +114,11 @@ def test_owners_tags_and_a_prefix_of_groups_are_added_to_each_asset(
         group_prefix="web",
     )
 
-    spec = specs_of(defs_of(project))[AssetKey(["agency", "applicant_leads"])]
+    spec = specs_of(project)[AssetKey(["agency", "applicant_leads"])]
 
     assert list(spec.owners) == ["team:data", "team:web"]
-    assert spec.tags["cost"] == "small"
-    assert "pii" in spec.tags
-    assert spec.group_name is not None
-    assert spec.group_name.startswith("web_")
+    assert spec.tags.keys() >= {"cost", "pii"}
+    assert str(spec.group_name).startswith("web_")
 
 
 def test_a_subclass_changes_how_assets_are_shown(project: Path, tmp_path: Path) -> None:
@@ -147,32 +133,23 @@ def test_a_subclass_changes_how_assets_are_shown(project: Path, tmp_path: Path) 
     )
     file.write_text(file.read_text().replace(TYPE, "my_project.shown.Ours"))
 
-    specs = specs_of(defs_of(project))
-
-    assert {spec.group_name for spec in specs.values()} == {"leads"}
+    assert {spec.group_name for spec in specs_of(project).values()} == {"leads"}
 
 
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"LEADS_TIMEZON": "Europe/London"}, "did you mean LEADS_TIMEZONE"),
-        ({"LEADS_DATA_DIR": "data"}, "Set LEADS_DATA_DIR to an absolute path"),
-    ],
-)
-def test_a_wrong_setting_is_told_by_dg_check(
-    project: Path, settings: dict[str, str], message: str
-) -> None:
-    change(scaffold(project, "agency"), settings=settings)
+def test_a_wrong_setting_is_told_by_dg_check(project: Path) -> None:
+    change(scaffold(project, "agency"), settings={"LEADS_TIMEZON": "Europe/London"})
 
     with pytest.raises(Exception, match=r"defs\.yaml") as told:
         defs_of(project)
 
-    assert message in str(told.value.__cause__)
+    assert "did you mean LEADS_TIMEZONE" in str(told.value.__cause__)
 
 
-@pytest.fixture
-def loaded(monkeypatch: pytest.MonkeyPatch) -> list[LeadsPipelineComponent]:
-    """The components that a project loads, without their definitions."""
+# Dagster would read the first two as Python.
+@pytest.mark.parametrize("secret", ["1_000", '"quoted"', "{{ no template }}"])
+def test_a_variable_of_the_environment_is_taken_as_it_is_wherever_it_stands(
+    project: Path, monkeypatch: pytest.MonkeyPatch, secret: str
+) -> None:
     components: list[LeadsPipelineComponent] = []
 
     def build_defs(component: LeadsPipelineComponent, _: object) -> Definitions:
@@ -180,32 +157,16 @@ def loaded(monkeypatch: pytest.MonkeyPatch) -> list[LeadsPipelineComponent]:
         return Definitions()
 
     monkeypatch.setattr(LeadsPipelineComponent, "build_defs", build_defs)
-    return components
-
-
-# Dagster would read most of them as Python.
-TEXTS = ("1_000", '"quoted"', "{{ no template }}")
-
-
-@pytest.mark.parametrize("secret", TEXTS)
-def test_a_variable_of_the_environment_is_taken_as_it_is_wherever_it_stands(
-    project: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    loaded: list[LeadsPipelineComponent],
-    secret: str,
-) -> None:
     monkeypatch.setenv("A_SECRET", secret)
+    of_both = "{{ env.A_SECRET }}, {{ env('A_TEAM', '1_0') }}"
     change(
         scaffold(project, "agency"),
-        settings={
-            "LEADS_CLIENT_SECRET": "{{ env.A_SECRET }}",
-            "LEADS_OWNERS": "{{ env.A_SECRET }}, {{ env('A_TEAM', '1_0') }}",
-        },
+        settings={"LEADS_CLIENT_SECRET": "{{ env.A_SECRET }}", "LEADS_OWNERS": of_both},
     )
 
     defs_of(project)
 
-    [component] = loaded
+    [component] = components
     assert component.variables["LEADS_CLIENT_SECRET"] == secret
     assert component.variables["LEADS_OWNERS"] == f"{secret}, 1_0"
     assert "settings" not in repr(component)

@@ -20,7 +20,6 @@ from leads_pipeline.errors import SettingsError
 from leads_pipeline.features.doctor.questions import ask_folder, ask_leads, ask_settings
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.health.facts import Facts
-from leads_pipeline.health.seen import Seen
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.app import Config, Simulator
@@ -76,20 +75,12 @@ class Found:
     messages: dict[str, str]
     exit_code: int
 
-    @property
-    def not_green(self) -> dict[str, str]:
-        return {check: light for check, light in self.lights.items() if light != "green"}
-
 
 def found(variables: Mapping[str, str], **changes: str | None) -> Found:
     result = call(variables, "--json", **changes)
     seen = json.loads(result.stdout)["findings"]
     lights = {one["check"]: one["light"] for one in seen}
     return Found(lights, {one["check"]: one["message"] for one in seen}, result.exit_code)
-
-
-# A new folder has nothing to back up yet.
-FRESH = {"backup": "hint", "windows-missing/first": "hint"}
 
 
 def test_each_question_has_a_line_and_a_fresh_installation_has_nothing_above_hints(
@@ -117,37 +108,27 @@ def test_each_question_has_a_line_and_a_fresh_installation_has_nothing_above_hin
     ]
 
 
-NO_TOKEN = {"token": "red", "applicant leads": "yellow", "appraisal leads": "yellow"}
-MISSING = {"settings": "red", "applicant leads": "yellow", "appraisal leads": "yellow"}
-REFUSED = {"applicant leads": "red", "appraisal leads": "red"}
-
-
 @pytest.mark.parametrize(
-    ("changes", "expected", "check", "words"),
+    ("variable", "value", "check", "words", "exit_code"),
     [
-        ({"LEADS_CLIENT_ID": None}, MISSING, "settings", "Settings are missing: LEADS_CLIENT_ID."),
-        ({"LEADS_CLIENT_SECRET": "wrong"}, NO_TOKEN, "token", "ask the portal's technical contact"),
-        (
-            {"LEADS_BRANCH_IDS": "101,999,998"},
-            REFUSED,
-            "appraisal leads",
-            "2 of 3 scopes (branch-998, branch-999).",
-        ),
+        ("LEADS_CLIENT_ID", None, "settings", "Settings are missing: LEADS_CLIENT_ID.", 2),
+        ("LEADS_CLIENT_SECRET", "wrong", "token", "ask the portal's technical contact", 1),
+        ("LEADS_BRANCH_IDS", "101,999,998", "appraisal leads", "(branch-998, branch-999).", 1),
     ],
 )
 def test_what_is_wrong_is_found_and_what_to_do_is_said(
     variables: dict[str, str],
-    changes: dict[str, str | None],
-    expected: dict[str, str],
+    variable: str,
+    value: str | None,
     check: str,
     words: str,
+    exit_code: int,
 ) -> None:
-    seen = found(variables, **changes)
-    assert seen.not_green == expected | FRESH
+    seen = found(variables, **{variable: value})
+
+    assert seen.lights[check] == "red"
     assert words in seen.messages[check]
-    assert seen.exit_code == (
-        2 if expected.get("settings") == "red" else "red" in expected.values()
-    )
+    assert seen.exit_code == exit_code
 
 
 def test_delta_tables_without_their_package_are_told_with_how_to_install_it(
@@ -155,9 +136,11 @@ def test_delta_tables_without_their_package_are_told_with_how_to_install_it(
 ) -> None:
     """Leads are published all the same."""
     monkeypatch.setitem(sys.modules, "deltalake", None)  # as if it weren't there
+
     seen = found(variables, LEADS_TABLES="delta")
     assert seen.lights["Delta tables"] == "red"
     assert "uv pip install -c requirements.lock -e '.[delta]'" in seen.messages["Delta tables"]
+
     house.tables_as = "delta"
     house.land("applicant", [{"id": "a"}])
     with pytest.raises(AssertionError):  # the house takes no trouble
@@ -193,26 +176,17 @@ def test_a_secret_that_was_pasted_with_more_is_told_and_never_shown(
 
 def test_no_secret_and_no_token_is_printed(variables: dict[str, str], tmp_path: Path) -> None:
     wrong = "canary-wr0ng-secret"
-    outputs = [
-        call(variables, **changes).output
-        for changes in (
-            {},
-            {"LEADS_CLIENT_SECRET": wrong},
-            {"HTTPS_PROXY": f"http://agent:{wrong}/x@proxy.example:1"},
-        )
-    ]
-    tokens = [
-        json.loads(path.read_bytes())["access_token"]
-        for path in (tmp_path / "data").rglob("tokens/*.json")
-    ]
+    proxy = f"http://agent:{wrong}/x@proxy.example:1"
+
+    printed = call(variables).output
+    printed += call(variables, LEADS_CLIENT_SECRET=wrong).output
+    printed += call(variables, HTTPS_PROXY=proxy).output
+
+    files = [*tmp_path.rglob("tokens/*.json")]
+    tokens = [json.loads(path.read_bytes())["access_token"] for path in files]
     assert len(tokens) == 2
-    hidden = [
-        *tokens,
-        wrong,
-        variables["LEADS_CLIENT_SECRET"],
-        variables["INVENTORY_CLIENT_SECRET"],
-    ]
-    assert [secret for secret in hidden for output in outputs if secret in output] == []
+    own = [variables["LEADS_CLIENT_SECRET"], variables["INVENTORY_CLIENT_SECRET"]]
+    assert [secret for secret in (wrong, *tokens, *own) if secret in printed] == []
 
 
 def missing() -> NoReturn:
@@ -272,13 +246,11 @@ def test_harm_to_the_data_folder_has_a_line_with_a_remedy(
 ) -> None:
     data = DataFolder.at(Path(variables["LEADS_DATA_DIR"]))
     harm(data)
-    seen = look(variables, data)
-    assert (check, light) in {(one.check, one.light) for one in seen}
-    assert any(words in one.message for one in seen if one.check == check)
 
-
-def look(variables: Mapping[str, str], data: DataFolder) -> list[Seen]:
-    return list(ask_folder(Facts(Settings.from_variables(variables), data, datetime.now(UTC))))
+    facts = Facts(Settings.from_variables(variables), data, datetime.now(UTC))
+    [seen] = [one for one in ask_folder(facts) if one.check == check]
+    assert seen.light == light
+    assert words in seen.message
 
 
 def test_an_env_file_that_others_can_read_is_found() -> None:

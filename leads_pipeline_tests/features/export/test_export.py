@@ -21,11 +21,10 @@ from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.people import EMAIL, PHONE, lead, listed
 
 ZONE = "Europe/Berlin"
-PHONE_ABROAD = "+447700900123"
 
 FORMULAS = {
     "=1+1": "'=1+1",
-    PHONE_ABROAD: f"'{PHONE_ABROAD}",
+    "+447700900123": "'+447700900123",
     "-2": "'-2",
     "@sum(a1)": "'@sum(a1)",
     "\t=1": "'\t'=1",
@@ -33,7 +32,6 @@ FORMULAS = {
     "＝1": "'＝1",  # of full width
     "see;=1": "see;'=1",
     "see\n=1": "see\n'=1",
-    "1+1=2, a-b": "1+1=2, a-b",
 }
 ODD = [
     '"quoted", and;\nmore',
@@ -43,6 +41,7 @@ ODD = [
     " spaces ",
     "https://people.example",
     "{=1+1}",
+    "1+1=2, a-b",
 ]
 
 
@@ -63,14 +62,9 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> House:
 def office(published: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
     """A copy of it. The commands work on it."""
     house = published.copied(tmp_path / "data")
-    for name, value in {
-        "LEADS_DATA_DIR": str(house.folder),
-        "LEADS_PRIVACY_DIR": str(house.folder / "privacy"),
-        "DAGSTER_HOME": str(tmp_path / "home"),
-        "LEADS_BRANCH_IDS": "101,102",
-        "LEADS_TIMEZONE": ZONE,
-    }.items():
-        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("LEADS_DATA_DIR", str(house.folder))
+    monkeypatch.setenv("LEADS_BRANCH_IDS", "101,102")
+    monkeypatch.setenv("LEADS_TIMEZONE", ZONE)
     return house
 
 
@@ -120,13 +114,11 @@ def test_no_text_of_a_csv_is_a_formula_and_all_texts_survive(office: House, fold
     select = "select lead_id, message from read_csv(?, all_varchar=true)"
     with duckdb.connect() as db:
         by_duckdb = dict(db.execute(select, [str(file)]).fetchall())
+    expected = {id_: FORMULAS.get(text, text) for id_, text in messages(office).items()}
     # A control character is nothing that anybody reads, and some programs refuse a file with one.
-    expected = {
-        id_: FORMULAS.get(text, text).replace("\0", "") for id_, text in messages(office).items()
-    }
+    expected = {id_: text.replace("\0", "") for id_, text in expected.items()}
     assert {row["lead_id"]: row["message"] for row in rows} == by_duckdb == expected
     assert rows[0][f"created_at ({ZONE})"] == "2026-11-19 11:00:00"
-    assert rows[0]["lead_day"] == "2026-11-19"
     assert rows[0]["listing_details_pricing_price"] == "1250.50"
 
 
@@ -149,13 +141,12 @@ def test_a_workbook_has_typed_cells_and_no_formula(office: House, folder: Path) 
     export("applicant_leads", folder, "xlsx")
 
     rows = list(rows_of(folder / "applicant_leads.xlsx"))
+    assert {row["lead_id"] for row in rows} == messages(office).keys()
     first = rows[0]
     assert first["lead_day"] == datetime(2026, 11, 19)  # noqa: DTZ001 - a day, as openpyxl reads it
     assert first[f"created_at ({ZONE})"] == datetime(2026, 11, 19, 11)  # noqa: DTZ001 - local
     assert (first["listing_details_id"], first["listing_details_uprn"]) == ("007", "447700900123")
-    assert first["listing_details_bedrooms"] == 3
     assert first["listing_details_pricing_price"] == 1250.5
-    assert {row["lead_id"] for row in rows} == messages(office).keys()
 
 
 def test_a_workbook_says_what_excel_cannot_hold(office: House, folder: Path) -> None:
@@ -181,12 +172,11 @@ def test_a_workbook_says_what_excel_cannot_hold(office: House, folder: Path) -> 
 def test_all_writes_a_file_for_each_table_and_mart_also_for_empty_ones(
     office: House, folder: Path
 ) -> None:
-    names = office.query(
-        "select table_name from information_schema.tables where table_schema = 'main'"
-    )
+    export("all", folder, "csv")
+
+    assert {path.stem for path in folder.iterdir()} == office.tables().keys()
     for format_ in ("csv", "parquet", "xlsx"):
-        told = export("all", folder, format_)
-        assert {(path.stem,) for path in folder.glob(f"*.{format_}")} == {*names}
+        told = export("answers", folder, format_)
         assert f"{folder / 'answers'}.{format_}: 0 rows." in told.stdout
     assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o640}
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
@@ -202,10 +192,7 @@ def test_an_export_replaces_the_files_of_the_last_and_what_a_killed_one_left(fol
     export("branches", folder, "csv")
 
     assert [path.name for path in folder.iterdir()] == ["branches.csv"]
-    assert [row["scope"] for row in read_csv(folder / "branches.csv")] == [
-        "branch-101",
-        "branch-102",
-    ]
+    assert "half of Jane's" not in (folder / "branches.csv").read_text(encoding="utf-8")
 
 
 @pytest.mark.usefixtures("office")
@@ -240,6 +227,8 @@ def test_who_is_to_be_erased_is_swept_before_an_export(office: House, folder: Pa
     office.land("applicant", [lead("jane", email=EMAIL, createdAt="2026-11-19T10:00:00Z")])
     office.publish()
     listed(list_of(office.data), emails=[EMAIL], leads=[("applicant", "jane")])
+
     export("all", folder, "csv", "--raw")
-    texts = {path.stem: path.read_text(encoding="utf-8") for path in folder.iterdir()}
-    assert [table for table, text in texts.items() if "jane" in text] == []
+
+    for file in folder.iterdir():
+        assert "jane" not in file.read_text(encoding="utf-8"), file

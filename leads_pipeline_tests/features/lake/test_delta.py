@@ -68,13 +68,13 @@ def test_what_a_kill_left_out_is_written_the_next_time(folder: Folder) -> None:
     folder.raw.land(*LEADS)
     folder.publish()
     write(folder)
-    for number in range(3):
-        folder.raw.land({"id": str(number), "createdAt": "2026-11-17T11:00Z"})
+    for lead_id in ("d", "e"):
+        folder.raw.land({"id": lead_id, "createdAt": "2026-11-17T11:00Z"})
         folder.publish()
 
     write(folder)
 
-    assert [lead_id for (lead_id,) in read(folder, "lead_id")] == ["0", "1", "2", "a", "b", "c"]
+    assert read(folder, "lead_id") == [("a",), ("b",), ("c",), ("d",), ("e",)]
 
 
 def test_a_lead_that_changes_its_day_with_the_time_zone_is_there_once(folder: Folder) -> None:
@@ -103,11 +103,10 @@ def test_after_an_erasure_no_file_holds_the_person(folder: Folder) -> None:
 
     write(folder)
 
-    assert [lead_id for (lead_id,) in read(folder, "lead_id")] == ["b"]
+    assert read(folder, "lead_id") == [("b",)]
     assert not former & files(folder)
-    assert SECRET.encode() not in b"".join(
-        path.read_bytes() for path in (folder.path / "tables").rglob("*.*")
-    )
+    for path in (folder.path / "tables").rglob("*.*"):
+        assert SECRET.encode() not in path.read_bytes()
 
 
 def test_tables_that_nobody_wants_any_more_are_deleted(folder: Folder) -> None:

@@ -10,7 +10,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +32,7 @@ from leads_pipeline.raw.landing import Landed, Raw
 from leads_pipeline.raw.names import Place, list_places
 from leads_pipeline.raw.rows import merged
 from leads_pipeline_tests.support.command_line import run
-from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, ROOT
+from leads_pipeline_tests.support.newcomer import BIN, PATIENCE_SECONDS, ROOT
 from leads_pipeline_tests.support.nginx import running_nginx
 from leads_pipeline_tests.support.staging import LONDON
 
@@ -74,16 +73,12 @@ def deliver(
     method: str = "POST",
     path: str = PATH,
 ) -> tuple[int, dict[str, str], Any]:
-    with closing(
-        http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
-    ) as connection:
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_SECONDS)
+    with closing(connection):
         connection.request(method, path, body=body, headers=dict(headers))
         answer = connection.getresponse()
-        return (
-            answer.status,
-            {k.lower(): v for k, v in answer.getheaders()},
-            json.loads(answer.read()),
-        )
+        told = {name.lower(): value for name, value in answer.getheaders()}
+        return answer.status, told, json.loads(answer.read())
 
 
 def kept(data: DataFolder) -> list[str]:
@@ -97,32 +92,26 @@ def kept(data: DataFolder) -> list[str]:
 
 def test_every_form_of_a_delivery_is_taken(data: DataFolder) -> None:
     both = b'{"appraisal": {"id":"b"}, "unknown": 1, "applicant": {"id":"a"}}'
-    answer = b'{"applicants": [{"id":"c"}, "odd", {"id":"d","n":NaN}], "appraisal": null}'
+    answer = b'{"applicants": [{"id":"c","n":NaN}, "odd"], "appraisal": null}'
     none = b'{"appraisals": []}'
+
     with receiving(data) as port:
         received = [deliver(port, body)[2] for body in (both, answer, none)]
-    assert received == [{"received": 2}, {"received": 3}, {"received": 0}]
-    assert sorted(kept(data)) == [
-        '"odd"',
-        '{"id":"a"}',
-        '{"id":"b"}',
-        '{"id":"c"}',
-        '{"id":"d","n":NaN}',
-    ]
+
+    assert received == [{"received": 2}, {"received": 2}, {"received": 0}]
+    assert sorted(kept(data)) == ['"odd"', '{"id":"a"}', '{"id":"b"}', '{"id":"c","n":NaN}']
 
 
 def test_the_key_is_taken_in_each_form_at_both_addresses(data: DataFolder) -> None:
     forms = (
         {"Authorization": KEY},
-        {"Authorization": f"Bearer {KEY}"},
         {"authorization": f"bearer  {KEY}"},
         {"X-API-Key": KEY},
         {"Authorization": "Basic somebody-elses", "X-API-Key": KEY},
     )
     with receiving(data) as port:
         for form, path in product(forms, ("/leads", "/leads/")):
-            headers = {"Content-Type": "application/json; charset=utf-8", **form}
-            assert deliver(port, headers=headers, path=path)[0] == 200
+            assert deliver(port, headers={**JSON, **form}, path=path)[0] == 200
 
 
 def test_nothing_is_answered_before_it_is_on_the_disk(
@@ -132,12 +121,10 @@ def test_nothing_is_answered_before_it_is_on_the_disk(
     may_write = threading.Event()
     real = Raw.add
 
-    def add(
-        self: Raw, place: Place, leads: Sequence[ReceivedLead], received_at: datetime
-    ) -> Landed:
+    def add(*arguments: Any) -> Landed:
         is_asked.set()
         assert may_write.wait(PATIENCE_SECONDS)
-        return real(self, place, leads, received_at)
+        return real(*arguments)
 
     monkeypatch.setattr(Raw, "add", add)
     answers: list[int] = []
@@ -189,8 +176,6 @@ def test_a_refused_delivery_is_told_why_logged_once_and_kept_nowhere(
             answered, headers, said = deliver(port, **request)
             assert answered == status, what
             [error] = said["errors"]
-            assert headers["connection"] == "close"
-            assert "location" not in headers
             assert ("www-authenticate" in headers) == (status == 401)
             logged = f"A push from 127.0.0.1 was refused with {status}. {error['message']}"
             assert [record.getMessage() for record in caplog.records] == [logged], what
@@ -248,9 +233,7 @@ def test_while_the_suppression_list_cannot_be_read_deliveries_are_to_come_again(
 def test_a_fault_of_the_program_is_500_and_quotes_nothing(
     data: DataFolder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def add(
-        _self: Raw, _place: Place, leads: Sequence[ReceivedLead], _received_at: datetime
-    ) -> None:
+    def add(_self: Raw, _place: Place, leads: Sequence[ReceivedLead], _at: datetime) -> None:
         raise RuntimeError(leads[0].payload)
 
     caplog.set_level(logging.DEBUG)
@@ -270,49 +253,33 @@ def test_a_short_key_is_refused(data: DataFolder) -> None:
 # --- behind nginx ---------------------------------------------------------------------------------
 
 NGINX = (ROOT / "deploy" / "nginx.conf").read_text(encoding="utf-8").partition("# The receiver")[2]
-UNFINISHED = [
-    b"",
-    HEAD,
-    HEAD + b"Content-Length: 100\r\n\r\n",
-    HEAD + b"Content-Length: 100\r\n\r\n{",
-    HEAD + b"X-API-Key: 0123456789abcdef\r\nContent-Length: 100\r\n\r\n{",
-]
 
 
 def test_nginx_as_in_deploy_holds_slow_senders_off_and_names_the_sender(
     data: DataFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    unfinished = [HEAD, HEAD + b"Content-Length: 100\r\n\r\n{"]
     with receiving(data) as upstream, ExitStack() as opened:
-        nginx = running_nginx(
-            tmp_path / "nginx", f"#{NGINX}", {"127.0.0.1:8750": f"127.0.0.1:{upstream}"}
-        )
-        with nginx as (port, trusting):
-            plain = [b"", b"\x16\x03\x01"]  # not even a handshake
-            for sent in [*plain, *UNFINISHED] * 10:
-                connection = socket.create_connection(
-                    ("127.0.0.1", port), PATIENCE_SECONDS, source_address=("127.0.0.2", 0)
+        ours = {"127.0.0.1:8750": f"127.0.0.1:{upstream}"}
+        with running_nginx(tmp_path / "nginx", f"#{NGINX}", ours) as (port, trusting):
+            for sent in unfinished * 30:
+                slow = socket.create_connection(
+                    ("127.0.0.1", port), source_address=("127.0.0.2", 0)
                 )
-                opened.enter_context(connection)
-                if sent not in plain:
-                    connection = opened.enter_context(
-                        trusting.wrap_socket(connection, server_hostname="localhost")
-                    )
-                connection.sendall(sent)
+                slow = trusting.wrap_socket(slow, server_hostname="localhost")
+                opened.enter_context(slow)
+                slow.sendall(sent)
+
             statuses = []
             for headers in (HEADERS, JSON):
                 sender = http.client.HTTPSConnection(
-                    "localhost",
-                    port,
-                    timeout=PATIENCE_SECONDS,
-                    context=trusting,
-                    source_address=("127.0.0.3", 0),
+                    "localhost", port, context=trusting, source_address=("127.0.0.3", 0)
                 )
                 with closing(sender):
                     sender.request("POST", PATH, body=DELIVERY, headers=headers)
                     statuses.append(sender.getresponse().status)
-            assert connection.recv(12) == b"HTTP/1.1 503", (
-                "one address had more connections than it may"
-            )
+
+            assert slow.recv(12) == b"HTTP/1.1 503", "one address had more connections than it may"
     assert statuses == [200, 401]
     assert len(kept(data)) == 1
     assert "A push from 127.0.0.3 was refused with 401." in caplog.text
@@ -325,38 +292,29 @@ def test_the_command_receives_until_it_is_told_to_stop_and_logs_what_it_refuses(
     tmp_path: Path,
 ) -> None:
     (tmp_path / "key").write_text(f"{KEY}\n")
-    environment = {
-        name: value for name, value in os.environ.items() if not name.startswith("LEADS_")
-    }
-    environment |= {
-        "LEADS_DATA_DIR": str(tmp_path / "data"),
-        "LEADS_RECEIVE_KEY_FILE": str(tmp_path / "key"),
-    }
-    command = [str(Path(sys.executable).with_name("leads-pipeline")), "receive", "--port", "0"]
-    with subprocess.Popen(
-        command,
+    process = subprocess.Popen(
+        [BIN / "leads-pipeline", "receive", "--port", "0"],
         cwd=tmp_path,
-        env=environment,
+        env={**os.environ, "LEADS_RECEIVE_KEY_FILE": "key"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    ) as process:
-        try:
-            assert process.stdout is not None
-            said = process.stdout.readline()
-            match = re.search(r"http://127\.0\.0\.1:(\d+)/leads", said)
-            assert match is not None, said
-            port = int(match.group(1))
-            (tmp_path / "key").write_text("a key of 16 letters and more, put there while it runs")
-            statuses = [deliver(port)[0], deliver(port, b"x")[0], deliver(port, headers=JSON)[0]]
-            process.send_signal(signal.SIGTERM)
-            rest, errors = process.communicate(timeout=PATIENCE_SECONDS)
-        finally:
-            process.kill()
+    )
+    try:
+        assert process.stdout
+        said = process.stdout.readline()
+        [port] = map(int, re.findall(r"http://127\.0\.0\.1:(\d+)/leads", said))
+        (tmp_path / "key").write_text("a key of 16 letters and more, put there while it runs")
+        statuses = [deliver(port)[0], deliver(port, b"x")[0], deliver(port, headers=JSON)[0]]
+        process.send_signal(signal.SIGTERM)
+        rest, errors = process.communicate(timeout=PATIENCE_SECONDS)
+    finally:
+        process.kill()
+
     assert statuses == [200, 400, 401]
     assert kept(DataFolder.at(tmp_path / "data")) == [DELIVERY[15:-2].decode()]
-    line = r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d,\d+ WARNING A push from 127\.0\.0\.1 was refused with (\d+)\. "
-    assert [re.match(line, one).group(1) for one in errors.splitlines()] == ["400", "401"]  # type: ignore[union-attr]
+    line = r"^20\d\d-\d\d-\d\d .* WARNING A push from 127\.0\.0\.1 was refused with (\d+)\. "
+    assert re.findall(line, errors, re.MULTILINE) == ["400", "401"]
     assert KEY not in said + rest + errors
     assert SECRET_TEXT not in said + rest + errors
 

@@ -1,6 +1,6 @@
 """The weekly mail: who gets it, when, and once; what a mail program shows."""
 
-import email
+import email.parser
 import email.policy
 import os
 import subprocess
@@ -23,6 +23,7 @@ from leads_pipeline.health.finding import Finding, all_finders, find
 from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.house import LONDON, House
 from leads_pipeline_tests.support.newcomer import wait_for
+from leads_pipeline_tests.support.people import lead
 from leads_pipeline_tests.support.sinks import MailSink, mail_server
 
 # The Monday after the week of the leads, at 07:00 in London.
@@ -46,20 +47,14 @@ def week(tmp_path_factory: pytest.TempPathFactory) -> House:
     house = House(tmp_path_factory.mktemp("week") / "data")
     house.first_day = SUNDAY - timedelta(days=6)
     house.names = NAMES
-    for day in (house.first_day + timedelta(days=number) for number in range(7)):
-        house.now = datetime(day.year, day.month, day.day, 2, tzinfo=UTC) + timedelta(days=1)
-        lead = {
-            "id": f"{day}",
-            "createdAt": f"{day}T10:00:00Z",
-            "contact": {"email": "jane@people.example"},
-        }
-        house.land("applicant", [lead], day)
-        for kind, scope in (
-            ("appraisal", "branch-101"),
-            ("applicant", "branch-102"),
-            ("appraisal", "branch-102"),
-        ):
-            house.land(kind, [], day, scope)
+    house.now = datetime(2026, 11, 23, 2, tzinfo=UTC)
+    for number in range(7):
+        day = house.first_day + timedelta(days=number)
+        jane = lead(f"{day}", email="jane@people.example", createdAt=f"{day}T10:00:00Z")
+        house.land("applicant", [jane], day)
+        house.land("appraisal", [], day)
+        house.land("applicant", [], day, "branch-102")
+        house.land("appraisal", [], day, "branch-102")
     house.publish()
     return house
 
@@ -97,10 +92,8 @@ class Office:
 
     @property
     def mails(self) -> list[EmailMessage]:
-        return [
-            email.message_from_bytes(mail.content, policy=email.policy.default)
-            for mail in self.server.mails
-        ]
+        parser = email.parser.BytesParser(policy=email.policy.default)
+        return [parser.parsebytes(mail.content) for mail in self.server.mails]
 
 
 @pytest.fixture
@@ -122,18 +115,11 @@ def test_each_recipient_gets_one_mail_on_monday_at_seven(office: Office) -> None
     assert {mail["Subject"] for mail in office.mails} == {"Leads, 16 to 22 November 2026"}
 
 
-@pytest.mark.parametrize(
-    ("days", "is_sent"),
-    [
-        (2, True),
-        (3, False),
-    ],
-    ids=["Wednesday", "Thursday"],
-)
-def test_a_missed_monday_is_made_up_for_until_wednesday(
-    office: Office, days: int, is_sent: bool
-) -> None:
-    assert bool(office.tick(MONDAY + timedelta(days=days, hours=-6)).count) is is_sent
+def test_a_missed_monday_is_made_up_for_until_wednesday(office: Office) -> None:
+    on_wednesday = MONDAY + timedelta(days=2)
+
+    assert office.tick(on_wednesday + timedelta(days=1)).count == 0
+    assert office.tick(on_wednesday).count == 2
 
 
 def test_the_next_week_is_mailed_again(office: Office) -> None:
@@ -151,13 +137,9 @@ def test_the_mail_waits_for_days_that_have_not_landed_until_noon(office: Office)
     house.now = MONDAY.astimezone(UTC)
     house.publish()
 
-    assert (
-        office.tick(MONDAY).waits
-        == "Days of last week have not landed. The mail waits for them until noon."
-    )
+    assert "The mail waits for them until noon." in str(office.tick(MONDAY).waits)
     assert office.tick(MONDAY + timedelta(hours=5)).count == 2
-    [html, _] = [text_of(mail, "html") for mail in office.mails]
-    assert "The figures may be too low: some days have not landed." in html
+    assert "some days have not landed." in text_of(office.mails[0], "html")
 
 
 # --- once, over failures and kills ----------------------------------------------------------------
@@ -172,10 +154,9 @@ def test_a_process_that_is_killed_while_it_sends_has_sent_nothing_twice(office: 
         "Settings.from_variables(os.environ); send_due(settings, DataFolder.of(settings), "
         f"datetime.fromisoformat('{MONDAY.isoformat()}'))"
     )
-    with subprocess.Popen(
-        [sys.executable, "-c", code], env={**os.environ, **office.variables}
-    ) as process:
-        wait_for(lambda: bool(office.mailed))
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, env={**os.environ, **office.variables}) as process:
+        wait_for(lambda: office.mailed != [])
         process.kill()
     office.server.delay_seconds = 0
 
@@ -190,9 +171,8 @@ def test_who_could_not_be_reached_gets_it_within_the_hour_and_the_others_no_seco
 
     assert office.tick(MONDAY).count == 1
     [finding] = office.findings(MONDAY)
-    assert finding.message.startswith(
-        "The weekly report wasn't sent to everybody. The mail server of LEADS_SMTP_URL"
-    )
+    assert "The weekly report wasn't sent to everybody." in finding.message
+
     office.server.answers = {}
     assert office.tick(MONDAY + timedelta(minutes=55)).count == 0
     assert office.tick(MONDAY + timedelta(hours=1)).count == 1
@@ -245,27 +225,21 @@ def test_a_file_gives_each_recipient_a_branch(
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (
-            b"mail,branch\na@b.org,\n",
-            "has no column email or no column branch. Begin with email,branch.",
-        ),
-        (
-            b"email,branch\na@b.org,the south\n",
-            "has a branch in row 2 that isn't known. Write its id or its name.",
-        ),
+        ("mail,branch\na@b.org,\n", "has no column email"),
+        ("email,branch\na@b.org,the south\n", "has a branch in row 2 that isn't known"),
     ],
 )
 def test_a_wrong_file_is_a_finding_without_an_address(
-    office: Office, tmp_path: Path, content: bytes, told: str
+    office: Office, tmp_path: Path, content: str, told: str
 ) -> None:
     file = tmp_path / "report.csv"
-    file.write_bytes(content)
+    file.write_text(content)
     office.variables["LEADS_REPORT_MAIL"] = str(file)
 
     with pytest.raises(SettingsError):
         office.tick(MONDAY)
     [finding] = office.findings(MONDAY)
-    assert finding.message.startswith(f"The file of LEADS_REPORT_MAIL {told}")
+    assert f"The file of LEADS_REPORT_MAIL {told}" in finding.message
     assert "a@b.org" not in finding.message
 
 
