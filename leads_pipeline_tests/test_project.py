@@ -5,7 +5,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from functools import cache
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -83,7 +83,7 @@ def test_every_locked_package_has_hashes_and_no_address() -> None:
     assert not re.search(r"^\s*-(?!-hash=sha256:)", text, re.MULTILINE)
 
 
-def shown_texts(tree: ast.Module) -> Iterator[str]:
+def shown_texts(tree: ast.Module) -> list[str]:
     """The texts of a module that a user may see.
 
     The docstrings of commands and finders are shown, and these have decorators. Other docstrings
@@ -95,9 +95,8 @@ def shown_texts(tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef) and not is_shown:
             hidden.append(ast.get_docstring(node, clean=False))
 
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            yield "" if node.value in hidden else node.value
+    constants = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+    return [text for text in constants if isinstance(text, str) and text not in hidden]
 
 
 def test_no_message_names_a_file_that_a_wheel_does_not_have() -> None:
@@ -110,8 +109,8 @@ def test_no_message_names_a_file_that_a_wheel_does_not_have() -> None:
             shown[path] = path.read_text(encoding="utf-8")
 
     # In a checkout alone, this message names its lock file.
-    lock = package / "errors.py"
-    shown[lock] = shown[lock].replace("requirements.lock", "", 1)
+    errors = package / "errors.py"
+    shown[errors] = shown[errors].replace("requirements.lock", "", 1)
     for path, text in shown.items():
         assert not ONLY_IN_A_CHECKOUT.findall(text), path
 

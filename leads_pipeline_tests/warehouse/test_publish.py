@@ -14,6 +14,7 @@ import pytest
 
 from leads_pipeline.errors import BugError
 from leads_pipeline.warehouse.step import Draft, Publication, Step
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY
 from leads_pipeline_tests.support.publications import (
     OLD_DAY,
     OPENED,
@@ -22,7 +23,6 @@ from leads_pipeline_tests.support.publications import (
     Other,
     folder,
 )
-from leads_pipeline_tests.support.staging import DAY, NEXT_DAY
 
 __all__ = ["folder"]
 
