@@ -119,7 +119,7 @@ def texts_of_days(here: Installation, ago: list[int]) -> dict[str, dict[str, Any
             for scope in here.settings.scopes:
                 window = Window.of(here.day(days_ago), scope, here.settings.zone)
                 [branch] = here.simulator.organisation.branches_of(scope.key)
-                body = book.answer(kind.name, [branch], window.start, window.end, here.now)
+                body = book.answer(kind.name, [branch], window.start, window.end, here.clock.now)
                 found |= {one["id"]: one for one in json.loads(body)[name]}
     return found
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL
-from leads_pipeline.domain.window import Window
 from leads_pipeline.features.pushes.body import read_push
 from leads_pipeline.features.pushes.placement import Placement
 from leads_pipeline.features.service.alone import alone
@@ -20,11 +19,11 @@ from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import place_of
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.warehouse.published import LeadsFile
-from leads_pipeline_tests.promises.portal import variables
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.installation import Installation, installation
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, wait_for
 from leads_pipeline_tests.support.serving import free_port
+from leads_pipeline_tests.support.small_portal import variables
 
 PROGRAM = str(Path(sys.executable).with_name("leads-pipeline"))
 
@@ -42,10 +41,13 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installati
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataFolder:
     """The data folder of settings whose portal nobody reaches."""
     monkeypatch.chdir(tmp_path)
-    given = variables("http://127.0.0.1:9", str(tmp_path / "data"))
-    home = {"LEADS_BRANCH_IDS": "101", "DAGSTER_HOME": str(tmp_path / "home")}
-    for name, value in {**given, **home}.items():
-        monkeypatch.setenv(name, value)
+    given = {
+        **variables("http://127.0.0.1:9"),
+        "LEADS_BRANCH_IDS": "101",
+        "LEADS_DATA_DIR": str(tmp_path / "data"),
+        "DAGSTER_HOME": str(tmp_path / "home"),
+    }
+    os.environ.update(given)
     return DataFolder.at(tmp_path / "data")
 
 
@@ -60,8 +62,7 @@ def raw_files(here: Installation, days_ago: int, *branches: int) -> list[Path]:
     """The raw files of applicants of that day."""
     found: list[Path] = []
     for key in here.keys([days_ago], branches or (101, 102, 103)):
-        window = Window.from_partition_key(key, here.settings.zone)
-        found += (here.data.folder / place_of(APPLICANT, window).key).glob("*.parquet")
+        found += (here.data.folder / place_of(APPLICANT, here.window(key)).key).glob("*.parquet")
     return found
 
 
@@ -172,7 +173,7 @@ def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(
     here: Installation, tmp_path: Path
 ) -> None:
     """Fault 109: it didn't say how many windows."""
-    here.simulator.set_faults(here.rules(here.keys([2]), Then(latency_ms=600_000)))
+    here.fail(dict.fromkeys(here.keys([2]), Then(latency_ms=600_000)))
     days = ("--from", str(here.day(3)), "--to", str(here.day(2)))
     told = tmp_path / "told"
     with told.open("w") as file:
@@ -197,7 +198,7 @@ def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
 ) -> None:
     (tmp_path / "branches.csv").write_text("id,name\n102,Leeds [city]\n")
     monkeypatch.setenv("LEADS_BRANCHES_FILE", str(tmp_path / "branches.csv"))
-    here.simulator.set_faults(here.rules([here.key(3, 102)], Then(status=403)))
+    here.fail({here.key(3, 102): Then(status=403)})
 
     result = run("backfill", "--from", here.day(3), "--to", here.day(3), "--kind", "applicant")
 
@@ -229,7 +230,7 @@ def test_pushed_leads_that_are_not_published_are_told_and_published_by_the_next_
     placement = Placement(here.settings.scopes, here.settings.zone)
     pushed = f'{{"applicant": {{"id": "pushed", "createdAt": "{here.day(4)}T12:00Z"}}}}'
     [(kind, lead)] = read_push(pushed.encode())
-    here.data.raw.add(placement.of(kind, lead, here.now), [lead], datetime.now(UTC))
+    here.data.raw.add(placement.of(kind, lead, here.clock.now), [lead], datetime.now(UTC))
 
     told = run("coverage", "--days", 1)
     assert told.exit_code == 1

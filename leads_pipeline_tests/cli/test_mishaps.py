@@ -15,10 +15,10 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from leads_pipeline.portal import Service
-from leads_pipeline_tests.promises.portal import variables
 from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.installation import IMPATIENT
+from leads_pipeline_tests.support.small_portal import variables
 
 # Dagster calls functions of its own that it has deprecated.
 pytestmark = pytest.mark.filterwarnings(r"ignore::DeprecationWarning:dagster\.")
@@ -39,10 +39,13 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Install:
     """
 
     def installed(address: str, **others: str) -> Path:
-        given = variables(address, "data") | {"LEADS_BRANCH_IDS": "101", **others}
-        for name, value in given.items():
-            if not name.startswith("INVENTORY_"):
-                monkeypatch.setenv(name, value)
+        given = {
+            **variables(address),
+            "LEADS_DATA_DIR": "data",
+            "LEADS_BRANCH_IDS": "101",
+            **others,
+        }
+        os.environ.update(given)
         return tmp_path / "data"
 
     monkeypatch.chdir(tmp_path)

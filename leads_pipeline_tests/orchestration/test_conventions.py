@@ -101,7 +101,7 @@ def here(tmp_path: Path) -> Any:
 
 def test_a_run_says_how_many_windows_it_is_for_and_who_asked(here: Pipeline) -> None:
     here.run(here.tick())
-    [run] = here.runs()
+    [run] = here.instance.get_runs()
     assert (run.tags["leads_pipeline/windows"], run.tags["leads_pipeline/reason"]) == (
         "18",
         "retry",

@@ -57,9 +57,9 @@ def test_on_wish_the_inventory_is_searched_for_what_leads_ask_about(tmp_path: Pa
         assert "no lead asks about one" in said_of(here, "raw_inventory")["not_pulled"]
 
         here.pull({here.key(2), here.key(5)})
-        here.execute(PUBLISH_JOB, tags={})
+        here.execute(PUBLISH_JOB)
         assert here.execute(INVENTORY_JOB, tags=today).success
-        here.execute(PUBLISH_JOB, tags={})
+        here.execute(PUBLISH_JOB)
 
         store = LeadsFile(here.data)
         asked = "select distinct listing_details_address_postcode from applicant_leads"
