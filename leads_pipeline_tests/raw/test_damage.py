@@ -3,114 +3,92 @@ they are whole.
 """
 
 import shutil
-from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
+from zoneinfo import ZoneInfo
 
 import pytest
 
-from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.features.doctor.verify import verify
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.seen import Light
-from leads_pipeline.raw.data_folder import DataFolder
-from leads_pipeline.raw.names import Place
 from leads_pipeline.settings import Settings
-from leads_pipeline_tests.support.staging import (
-    DAY,
-    FETCHED_AT,
-    NEXT_DAY,
-    land,
-    publish,
-    published_leads,
-)
-
-LATER = FETCHED_AT + timedelta(hours=1)
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 
 
 @pytest.fixture(scope="module")
-def published_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two branches with two leads each, published."""
-    data = DataFolder.at(tmp_path_factory.mktemp("published") / "data")
-    for branch in ("101", "102"):
-        land(data, APPLICANT, [{"id": f"{branch}-{n}"} for n in (1, 2)], scope=f"branch-{branch}")
-    publish(data)
-    return data.folder
+def published(tmp_path_factory: pytest.TempPathFactory) -> House:
+    """Two branches with a lead each, published."""
+    house = House(tmp_path_factory.mktemp("published") / "data")
+    house.land("applicant", [{"id": "101"}], scope="branch-101")
+    house.land("applicant", [{"id": "102"}], scope="branch-102")
+    house.publish()
+    return house
 
 
 @pytest.fixture
-def data(published_once: Path, tmp_path: Path) -> DataFolder:
+def house(published: House, tmp_path: Path) -> House:
     """A copy of it to damage."""
-    shutil.copytree(published_once, tmp_path / "data", symlinks=True)
-    return DataFolder.at(tmp_path / "data")
+    return published.copied(tmp_path / "data")
 
 
-def raw_of(data: DataFolder, branch: str, day: date = DAY) -> Path:
-    [path] = (data.folder / Place(APPLICANT, day, f"branch-{branch}").key).glob("*.parquet")
+def raw_of(house: House, scope: str) -> Path:
+    [path] = house.folder.glob(f"raw/applicant_leads/*/scope={scope}/*.parquet")
     return path
 
 
-def damaged_files(data: DataFolder) -> list[str]:
-    facts = Facts(settings_of(data), data, datetime.now(UTC), is_thorough=True)
-    return [one.key for one in facts.damaged]
-
-
-def settings_of(data: DataFolder) -> Settings:
-    return Settings.from_variables(
-        {"LEADS_DATA_DIR": str(data.folder), "LEADS_START_DATE": str(DAY)}
-    )
-
-
-def published_ids(data: DataFolder) -> list[str]:
-    return sorted(published_leads(data, APPLICANT))
-
-
-ALL = ["101-1", "101-2", "102-1", "102-2"]
+def facts_of(house: House) -> Facts:
+    variables = {"LEADS_DATA_DIR": str(house.folder), "LEADS_START_DATE": str(DAY)}
+    return Facts(Settings.from_variables(variables), house.data, house.now, is_thorough=True)
 
 
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_readers_keep_what_a_damaged_or_missing_raw_file_held(
-    data: DataFolder, is_gone: bool
-) -> None:
-    path = raw_of(data, "101")
+def test_readers_keep_what_a_damaged_or_missing_raw_file_held(house: House, is_gone: bool) -> None:
+    path = raw_of(house, "branch-101")
     path.unlink() if is_gone else path.write_bytes(b"rotten")
-    land(data, APPLICANT, [{"id": "next"}], day=NEXT_DAY, fetched_at=LATER)
-    seen = verify(Facts(settings_of(data), data, LATER))
-    assert next(one.check for one in seen if one.light is Light.RED) == "files-damaged"
-    publish(data, LATER)
-    assert published_ids(data) == [*ALL, "next"]
-    [damaged] = damaged_files(data)
+    house.land("applicant", [{"id": "next"}], NEXT_DAY)
+
+    red = {one.check for one in verify(facts_of(house)) if one.light is Light.RED}
+    house.publish()
+
+    assert red == {"files-damaged"}
+    assert house.leads("applicant").keys() == {"101", "102", "next"}
+    [damaged] = facts_of(house).damaged
     there = "raw" if is_gone else "quarantine/raw"
-    assert damaged.startswith(f"{there}/applicant_leads/day={DAY}/scope=branch-101")
+    assert damaged.key.startswith(f"{there}/applicant_leads/day={DAY}/scope=branch-101")
 
 
 def test_a_file_that_is_built_anew_beside_a_damaged_raw_file_takes_its_leads_over(
-    data: DataFolder,
+    house: House,
 ) -> None:
-    raw_of(data, "101").write_bytes(b"rotten")
-    (data.folder / ".state" / "person_key").unlink()  # all people's hashes change
-    assert publish(data).way == "new file"
-    assert published_ids(data) == ALL
-    assert damaged_files(data)[0].startswith("quarantine/raw/")
+    raw_of(house, "branch-101").write_bytes(b"rotten")
+    house.zone = ZoneInfo("UTC")  # which has it built anew
+
+    house.publish()
+
+    assert house.leads("applicant").keys() == {"101", "102"}
+    assert len(facts_of(house).damaged) == 1
 
 
 @pytest.mark.slow
-def test_a_damaged_file_that_is_put_back_is_read_by_the_next_publication(data: DataFolder) -> None:
-    land(data, APPLICANT, [{"id": "103-1"}], scope="branch-103")
-    path = raw_of(data, "103")
+def test_a_damaged_file_that_is_put_back_is_read_by_the_next_publication(house: House) -> None:
+    house.land("applicant", [{"id": "103"}], scope="branch-103")
+    path = raw_of(house, "branch-103")
     content = path.read_bytes()
     path.write_bytes(b"rotten")
-    publish(data)
-    assert published_ids(data) == ALL
+    house.publish()
+    assert house.leads("applicant").keys() == {"101", "102"}
 
     path.write_bytes(content)
-    publish(data)
-    assert published_ids(data) == [*ALL, "103-1"]
+    house.publish()
+    assert house.leads("applicant").keys() == {"101", "102", "103"}
 
 
-def test_a_lost_window_is_given_up_as_the_readme_says(data: DataFolder) -> None:
-    raw_of(data, "101").unlink()
-    (data.folder / "leads.duckdb").unlink()
-    shutil.rmtree(data.folder / ".versions")
-    publish(data)
-    assert published_ids(data) == ["102-1", "102-2"]
-    assert damaged_files(data) == []
+def test_a_lost_window_is_given_up_as_the_readme_says(house: House) -> None:
+    raw_of(house, "branch-101").unlink()
+    house.file.unlink()
+    shutil.rmtree(house.folder / ".versions")
+
+    house.publish()
+
+    assert house.leads("applicant").keys() == {"102"}
+    assert facts_of(house).damaged == []

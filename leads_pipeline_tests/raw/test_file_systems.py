@@ -18,7 +18,6 @@ from leads_pipeline_tests.support.system_calls import (
     EXFAT,
     NO_LOCKS,
     SMB,
-    Outcome,
     needs_seccomp,
     run,
 )
@@ -27,11 +26,6 @@ pytestmark = needs_seccomp
 
 JANE = {"id": "jane", "contact": {"email": "jane.roe@people.example"}}
 JOHN = {"id": "john", "contact": {"email": "john.doe@people.example"}}
-
-
-def said(outcome: Outcome) -> str:
-    """What the work said, if it ended with an error."""
-    return f"{outcome.error}: {outcome.message}" if outcome.error else ""
 
 
 # --- without hard links (fault 81) ----------------------------------------------------------------
@@ -51,7 +45,7 @@ def test_without_hard_links_one_of_many_creates_a_key(tmp_path: Path) -> None:
     """Fault 81."""
     outcome = run(create_by_many, tmp_path, folder=tmp_path, lacks=EXFAT)
 
-    assert said(outcome) == ""
+    assert outcome.error == ""
     created, content, keys = outcome.result
     assert created.count(True) == 1
     assert content == str(created.index(True))
@@ -77,7 +71,7 @@ def test_without_hard_links_people_can_be_erased_can_object_and_be_restricted(
     """Fault 81."""
     outcome = run(ask_three_times, tmp_path / "data", folder=tmp_path, lacks=SMB)
 
-    assert said(outcome) == ""
+    assert outcome.error == ""
     assert outcome.result == ["john"]
 
 
@@ -96,7 +90,7 @@ def test_without_the_fsync_of_a_folder_backups_are_made_and_deleted(tmp_path: Pa
     """Fault 82."""
     outcome = run(back_up_three_times, tmp_path, folder=tmp_path, lacks=SMB)
 
-    assert said(outcome) == ""
+    assert outcome.error == ""
     assert len([*(tmp_path / "backups").iterdir()]) == 1
     assert House(tmp_path / "data").restore(tmp_path / "backups", tmp_path / "back").leads(
         "applicant"
@@ -123,7 +117,7 @@ def test_without_symbolic_links_a_publication_says_so_and_leaves_nothing(tmp_pat
     """Fault 83."""
     outcome = run(publish_three_times, tmp_path / "data", folder=tmp_path, lacks=EXFAT)
 
-    assert said(outcome) == ""
+    assert outcome.error == ""
     assert [*(tmp_path / "data" / ".versions").iterdir()] == []
     assert len(outcome.result) == 3
     assert all("has no symbolic links" in message for message in outcome.result), outcome.result
@@ -153,9 +147,9 @@ def test_what_a_process_may_not_have_is_not_taken_for_a_fault_of_the_disk(
     """Fault 85: 24 descriptors advised to check the disk."""
     outcome = run(land, tmp_path / "data", folder=tmp_path, lacks={"openat": code, "open": code})
 
-    assert said(outcome).startswith("StorageError: ")
-    assert advice in outcome.message
-    assert "Check the disk" not in outcome.message
+    assert outcome.error.startswith("StorageError: ")
+    assert advice in outcome.error
+    assert "Check the disk" not in outcome.error
 
 
 # --- doctor tries the file system -----------------------------------------------------------------
@@ -175,5 +169,5 @@ def test_a_file_system_that_cannot_be_used_is_named(
     outcome = run(prove_folder, tmp_path, folder=tmp_path, lacks=lacks)
 
     mount = next(one for one in tmp_path.parents if one.is_mount())
-    assert said(outcome).startswith(f"StorageError: The file system {mount} ")
-    assert words in outcome.message
+    assert outcome.error.startswith(f"StorageError: The file system {mount} ")
+    assert words in outcome.error

@@ -3,28 +3,40 @@
 import json
 import re
 from collections.abc import Iterator
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import duckdb
 import pytest
 
-from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
+from leads_pipeline.raw.rows import Row as RawRow
+from leads_pipeline.raw.rows import landed_versions
+from leads_pipeline.warehouse.current_leads import WindowLeads
 from leads_pipeline.warehouse.drift import DRIFT_DAYS, make_drift
-from leads_pipeline_tests.support.house import House
-from leads_pipeline_tests.support.staging import DAY, NEXT_DAY, batch, empty_tables, flatten_batches
+from leads_pipeline.warehouse.duck import set_person_key
+from leads_pipeline.warehouse.flatten import flatten
+from leads_pipeline.warehouse.tables import create_table, lead_tables
+from leads_pipeline_tests.support.house import DAY, LONDON, NEXT_DAY, House
 
 Row = dict[str, Any]
 
 
 @pytest.fixture
 def db() -> Iterator[duckdb.DuckDBPyConnection]:
-    with empty_tables() as db:
+    """A database in memory with the tables of leads."""
+    with duckdb.connect() as db:
+        set_person_key(db, b"key")
+        for table in lead_tables():
+            create_table(db, table)
         yield db
 
 
-def load(db: duckdb.DuckDBPyConnection, *leads: Row, **options: Any) -> None:
-    flatten_batches(db, batch(*leads, **options))
+def load(db: duckdb.DuckDBPyConnection, *leads: Row, day: date = DAY) -> None:
+    """Bring the leads of a window into the tables."""
+    rows = [RawRow(lead["id"], 1, json.dumps(lead)) for lead in leads]
+    window = WindowLeads(APPLICANT, day, "branch-101", landed_versions(rows), "hash")
+    flatten(db, [window], LONDON, publication=1)
 
 
 def drift(db: duckdb.DuckDBPyConnection) -> list[tuple[Any, ...]]:

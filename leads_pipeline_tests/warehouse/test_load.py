@@ -9,7 +9,6 @@ import pytest
 
 from leads_pipeline.warehouse.flatten import PART_LEADS
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
-from leads_pipeline_tests.support.staging import batch, empty_tables, flatten_batches
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -58,23 +57,24 @@ def test_of_a_lead_that_is_twice_in_an_answer_the_last_counts_with_how_it_was_re
     ]
 
 
-def test_thousands_of_leads_of_many_windows_are_each_there_once_with_their_lists() -> None:
+def test_thousands_of_leads_of_many_windows_are_each_there_once_with_their_lists(
+    house: House,
+) -> None:
     each = PART_LEADS // 4
-    batches = []
     for number in range(6):
         leads = [{"id": f"{number} {n}", "viewingTimes": [{}, {"new": n}]} for n in range(each)]
-        batches.append(batch(*leads, day=DAY + timedelta(days=number)))
+        house.land("applicant", leads, DAY - timedelta(days=number))
 
-    with empty_tables() as db:
-        flatten_batches(db, *batches, batch(), batches[0])
-        leads_once = db.execute("select count(*), count(distinct lead_id) from applicant_leads")
-        assert leads_once.fetchall() == [(each * 6, each * 6)]
-        times = db.execute(
-            """
-            select position, count(*)
-            from applicant_leads join applicant_viewing_times as times using (lead_id)
-            where coalesce(times._extra->>'new' = split_part(lead_id, ' ', 2), true)
-            group by position order by position
-            """
-        )
-        assert times.fetchall() == [(0, each * 6), (1, each * 6)]
+    house.publish()
+
+    leads_once = house.query("select count(*), count(distinct lead_id) from applicant_leads")
+    assert leads_once == [(each * 6, each * 6)]
+    times = house.query(
+        """
+        select position, count(*)
+        from applicant_leads join applicant_viewing_times as times using (lead_id)
+        where coalesce(times._extra->>'new' = split_part(lead_id, ' ', 2), true)
+        group by position order by position
+        """
+    )
+    assert times == [(0, each * 6), (1, each * 6)]

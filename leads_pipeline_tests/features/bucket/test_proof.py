@@ -1,5 +1,6 @@
 """A store that doesn't do what landing needs is refused, and nothing is kept there."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -70,9 +71,8 @@ def test_no_lead_goes_to_a_bucket_that_replaces_objects(
     monkeypatch.setattr(Careless, "behind", moto)
     monkeypatch.chdir(tmp_path)
     with serving(Careless) as address, running(Config(branches=1, leads_per_day=2)) as portal:
-        store = open_store(bucket := new_bucket(address, monkeypatch), plain_http=True)
-        for name, value in {**portal.environment(), "LEADS_DATA_DIR": bucket}.items():
-            monkeypatch.setenv(name, value)
+        store = open_store(bucket := new_bucket(address), plain_http=True)
+        os.environ.update(portal.environment(), LEADS_DATA_DIR=bucket)
         result = run("backfill", "--last", "1d")
         assert result.exit_code
         assert "replaces an object although it is asked not to" in " ".join(result.output.split())

@@ -39,8 +39,8 @@ from leads_pipeline_tests.support.people import (
     lead,
     left_by_list,
     listed,
+    with_list,
 )
-from leads_pipeline_tests.support.staging import with_list
 
 BEFORE = "2026-11-19T10:00:00Z"
 AFTER = "2026-11-21T13:00:00Z"
