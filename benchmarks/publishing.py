@@ -42,7 +42,6 @@ from leads_pipeline_tests.support.buckets import KEYS, made_bucket, running_moto
 ZONE = ZoneInfo("Europe/London")
 BRANCHES = int(os.environ.get("BENCH_BRANCHES", "50"))
 LEADS_A_DAY = int(os.environ.get("BENCH_LEADS", "10000"))
-MILLIONS = [float(text) for text in os.environ.get("BENCH_MILLIONS", "0.3,1,3").split(",")]
 ROUNDS = int(os.environ.get("BENCH_ROUNDS", "3"))
 # Where the history is made: on XFS or btrfs a copy of it takes no time.
 FOLDER = os.environ.get("BENCH_FOLDER") or None
@@ -207,6 +206,11 @@ def made_store() -> Iterator[str | None]:
         yield f"s3://{made_bucket(server)}"
 
 
+def millions_of(default: str) -> list[float]:
+    """Return how many millions of leads the histories have."""
+    return [float(text) for text in os.environ.get("BENCH_MILLIONS", default).split(",")]
+
+
 def main() -> None:
     """Print a line per size of the history.
 
@@ -216,7 +220,7 @@ def main() -> None:
         f"{'history':>10} {'day':>7} {'land s':>7} {'publish s':>10} {'both s':>7} {'copy s':>7} "
         f"{'all marts and tables s':>23} {'file MB':>8} {'peak MB':>8}"
     )
-    for millions in MILLIONS:
+    for millions in millions_of("0.3,1,3"):
         with tempfile.TemporaryDirectory(dir=FOLDER) as name, made_store() as bucket:
             folder = Path(name)
             whole = make_history(folder, bucket, int(millions * 1_000_000))

@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 from statistics import median
 
-from benchmarks.publishing import FIRST, FOLDER, MILLIONS, WANTED, ZONE, make_history
+from benchmarks.publishing import FIRST, FOLDER, WANTED, ZONE, make_history, millions_of
 from leads_pipeline.domain.bodies import cut_leads
 from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.features.publication_steps import bring_up_to_date
@@ -28,7 +28,7 @@ from leads_pipeline.warehouse.duck import WAREHOUSE_FILE
 
 PUSHES = int(os.environ.get("BENCH_PUSHES", "1200"))
 # The figures are those of a day, whatever part of it is tried.
-HOURS = float(os.environ.get("BENCH_HOURS", "24"))
+HOURS = float(os.environ.get("BENCH_HOURS", "6"))
 BRANCHES = 60
 
 
@@ -44,7 +44,7 @@ def main() -> None:
         f"{'history':>10} {'pushes':>7} {'publications':>13} {'GB a day':>9} {'% of a core':>12} "
         f"{'wait minutes':>13}"
     )
-    for millions in MILLIONS:
+    for millions in millions_of("0.3,1,3"):
         with tempfile.TemporaryDirectory(dir=FOLDER) as name:
             make_history(Path(name), None, int(millions * 1_000_000))
             print(f"{int(millions * 1_000_000):>10,} {_day(Path(name) / 'data')}")

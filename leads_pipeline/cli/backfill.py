@@ -90,7 +90,7 @@ def backfill(
 
     with Session.opened(FIRST_DAYS) as session:
         click.echo(f"Dagster home: {settings.dagster_folder}", err=True)
-        first, last = _chosen(session, first, last, recent)
+        first, last = _days_asked_for(session, first, last, recent)
         for one in named:
             if last < session.today:
                 raise click.UsageError(
@@ -100,12 +100,12 @@ def backfill(
         windows = [
             Window.of(one, scope, settings.zone) for one in days(first, last) for scope in scopes
         ]
-        besides = named
+        other_pulls = named
         if not kind_names and last == session.today:
-            besides = [
+            other_pulls = [
                 one for one in _PULLED_TODAY.values() if one.reason_against(settings) is None
             ]
-        is_done = session.bring(dict.fromkeys(kinds, windows), besides)
+        is_done = session.bring(dict.fromkeys(kinds, windows), other_pulls)
 
     sys.exit(0 if is_done else 1)
 
@@ -123,7 +123,7 @@ def _scopes(settings: Settings, keys: Sequence[str]) -> list[Scope]:
     return [scope for scope in settings.scopes if not keys or scope.key in keys]
 
 
-def _chosen(
+def _days_asked_for(
     session: "Session", first: date | None, last: date | None, recent: timedelta | None
 ) -> tuple[date, date]:
     """Return the first and the last day that were asked for.

@@ -18,7 +18,7 @@ from leads_pipeline.raw.durable import check_writable
 from leads_pipeline.settings import THIS_MACHINE, Settings, origin
 
 
-def existing() -> tuple[Settings, DataFolder]:
+def existing_folder() -> tuple[Settings, DataFolder]:
     """Return the settings and the data folder. Nothing is made or changed.
 
     Raises SettingsError if nothing was ever pulled into the folder: a mistyped name would look like
@@ -44,19 +44,14 @@ def existing() -> tuple[Settings, DataFolder]:
 
 def facts_now() -> Facts:
     """Return the facts of an existing installation, as they are now. Raises SettingsError."""
-    settings, data = existing()
+    settings, data = existing_folder()
     return Facts(settings, data, datetime.now(UTC))
 
 
-def writable(settings: Settings) -> DataFolder:
-    """Return the data folder, once it is known that this version may write to it.
-
-    Raises SettingsError for the folder of another version, StorageError if nothing can be written.
-    """
+def want_writable(settings: Settings) -> None:
+    """Raise SettingsError for another version's folder, StorageError if nothing can be written."""
     check_writable(settings.data_dir)  # by a file without a name
-    data = DataFolder.of(settings)
-    data.want_format()
-    return data
+    DataFolder.of(settings).want_format()
 
 
 move_demo_option = click.option(
@@ -74,7 +69,8 @@ def offer_to_move_demo(settings: Settings, *, is_wanted: bool) -> None:
     if settings.store or not settings.base_url or origin(settings.base_url) == THIS_MACHINE:
         return
 
-    data = writable(settings)
+    want_writable(settings)
+    data = DataFolder.of(settings)
     if data.state.claimed_by() != THIS_MACHINE:
         return
 
@@ -84,7 +80,7 @@ def offer_to_move_demo(settings: Settings, *, is_wanted: bool) -> None:
         click.echo(f"Moved the demo's data to {aside}.", err=True)
 
 
-def opened(settings: Settings) -> DataFolder:
+def open_folder(settings: Settings) -> DataFolder:
     """Return the data folder, ready to work in.
 
     Facts that all machines share are exchanged with the bucket.
@@ -96,17 +92,17 @@ def opened(settings: Settings) -> DataFolder:
         feature.want_fit(data.bucket)
     check_portal(settings, data)
     data.note_format()
-    data.share()
+    data.exchange_with_bucket()
     return data
 
 
-def filled() -> tuple[Settings, DataFolder]:
+def open_existing_folder() -> tuple[Settings, DataFolder]:
     """Return the settings and the data folder, ready to work in.
 
-    Raises SettingsError as `existing` does.
+    Raises SettingsError as `existing_folder` does.
     """
-    settings, _ = existing()
-    return settings, opened(settings)
+    settings, _ = existing_folder()
+    return settings, open_folder(settings)
 
 
 def publish() -> str | None:

@@ -113,14 +113,19 @@ def _give_up(output: IO[str]) -> None:
 def _disk_trouble(error: Exception) -> str | None:
     """Advice for a full disk or a broken database of Dagster. None if the error is another one."""
     from leads_pipeline.raw.durable import MORE_FILES
-    from leads_pipeline.raw.room import full, is_short_of_files, sqlite_error, tightest_of
+    from leads_pipeline.raw.room import (
+        full_disk_message,
+        is_short_of_files,
+        sqlite_error,
+        tightest_of,
+    )
     from leads_pipeline.settings import Settings
 
     settings = Settings.from_variables(os.environ)
     folders = [settings.data_dir, settings.dagster_folder, Path(tempfile.gettempdir())]
 
     if (folder := tightest_of(error, folders)) is not None:
-        return f"{full(folder)} Landed leads are safe."
+        return f"{full_disk_message(folder)} Landed leads are safe."
 
     if (failure := sqlite_error(error)) is not None:
         if is_short_of_files():

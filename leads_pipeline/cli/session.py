@@ -18,7 +18,7 @@ import click
 from dagster import DagsterError, DagsterInstance, Definitions
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
-from leads_pipeline.cli.installation import opened, writable
+from leads_pipeline.cli.installation import open_folder, want_writable
 from leads_pipeline.cli.output import err
 from leads_pipeline.cli.pulled_today import PulledToday
 from leads_pipeline.cli.windows import show_windows
@@ -42,18 +42,18 @@ from leads_pipeline.words import counted
 class _Outcome:
     """How the jobs of a command went.
 
-    `besides` has what was pulled besides leads, with what went wrong. `not_published` is why the
+    `others` has what was pulled besides leads, with what went wrong. `not_published` is why the
     publication failed.
     """
 
     pulled: PullReport
-    besides: Mapping[str, str | None]
+    others: Mapping[str, str | None]
     not_published: str | None
 
     @property
     def troubles(self) -> list[str]:
         """What went wrong, but for single windows."""
-        return [*filter(None, (self.pulled.error, *self.besides.values(), self.not_published))]
+        return [*filter(None, (self.pulled.error, *self.others.values(), self.not_published))]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,10 @@ class Session:
                 environment := {"LEADS_TIMEZONE": zone, **environment}
             )
 
-        writable(settings)
+        want_writable(settings)
         home = dagster_home(settings)
         os.environ["DAGSTER_HOME"] = str(home)
-        data = opened(settings)
+        data = open_folder(settings)
         day = today(settings.zone, datetime.now(UTC))
 
         if pulled_from is not None:
@@ -101,9 +101,9 @@ class Session:
             )
 
     def bring(
-        self, windows: Mapping[LeadKind, Sequence[Window]], besides: Sequence[PulledToday]
+        self, windows: Mapping[LeadKind, Sequence[Window]], other_pulls: Sequence[PulledToday]
     ) -> bool:
-        """Pull those windows, and what is wanted besides, then publish.
+        """Pull those windows and other things, then publish.
 
         Return whether all went well. Prints what landed and was published, then what failed, by
         cause.
@@ -115,17 +115,17 @@ class Session:
             )
 
         leads_before = self._leads()
-        outcome = self._run_all(windows, besides)
+        outcome = self._run_all(windows, other_pulls)
         self._show(outcome, leads_before)
 
         return outcome.pulled.succeeded and not outcome.troubles
 
     def _run_all(
-        self, windows: Mapping[LeadKind, Sequence[Window]], besides: Sequence[PulledToday]
+        self, windows: Mapping[LeadKind, Sequence[Window]], other_pulls: Sequence[PulledToday]
     ) -> _Outcome:
         """Run one job after the other, with a bar that shows how far they are."""
         pulled = PullReport()
-        troubles_besides: dict[str, str | None] = {}
+        troubles_of_others: dict[str, str | None] = {}
 
         with Progress(
             "[bold]{task.description}",
@@ -145,22 +145,22 @@ class Session:
             if any(windows.values()):
                 pulled = self._pull(windows, advance)
 
-            for one in besides:
+            for one in other_pulls:
                 bar.update(task, description=f"Pulling the {one.name}")
                 tags = {"dagster/partition": self.today.isoformat()}
-                troubles_besides[one.name] = run_job(
+                troubles_of_others[one.name] = run_job(
                     self.definitions, self.instance, one.job, tags=tags
                 )
 
             bar.update(task, description="Publishing leads.duckdb")
-            return _Outcome(pulled, troubles_besides, self.publish())
+            return _Outcome(pulled, troubles_of_others, self.publish())
 
     def _show(self, outcome: _Outcome, leads_before: int) -> None:
         landed = [
             f"{counted(count, 'window')} of {kind.replace('_', ' ')}"
             for kind, count in sorted(outcome.pulled.landed.items())
         ]
-        landed += [f"the {name}" for name, trouble in outcome.besides.items() if trouble is None]
+        landed += [f"the {name}" for name, trouble in outcome.others.items() if trouble is None]
         click.echo(f"Pulled: {', '.join(landed) or 'nothing'}.")
 
         if outcome.not_published is None:

@@ -22,6 +22,7 @@ _NAMES: Final = (
     "inventory",
     "lake",
     "loading_ahead",
+    "marts",
     "metrics",
     "own_tables",
     "privacy",

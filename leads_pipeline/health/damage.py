@@ -38,15 +38,17 @@ class Damaged(NamedTuple):
 
 def damaged_files(facts: "Facts") -> list[Damaged]:
     """Return the files that are damaged or missing and that nothing whole has replaced, by key."""
-    aside = [file for file in facts.data.quarantine.files() if not _is_replaced(facts, file)]
-    damaged = [Damaged(file.key, file.place, is_pushed=file.is_pushed) for file in aside]
+    in_quarantine = facts.data.quarantine.files()
+    files = [file for file in in_quarantine if not _is_replaced(facts, file)]
+    damaged = [Damaged(file.key, file.place, is_pushed=file.is_pushed) for file in files]
 
-    are_aside = {file.place for file in aside}
-    have_files = _keys_with_files(facts)
+    places = {file.place for file in files}
+    keys_with_files = _keys_with_files(facts)
     missing = [
         Damaged(place.key, place, is_pushed=False)
-        for place in _published_places(facts) - are_aside
-        if place.key not in have_files and not _keys_below(facts, place.key)
+        for place in _published_places(facts) - places
+        # `keys_with_files` may have the last 35 days alone: an older folder is looked up.
+        if place.key not in keys_with_files and not _keys_below(facts, place.key)
     ]
     return sorted([*damaged, *missing])
 

@@ -22,6 +22,7 @@ from leads_pipeline.raw.data_folder import DataFolder, first_day
 from leads_pipeline.raw.names import PUSH_SCOPE, Folder, Place
 from leads_pipeline.raw.publications import Publications
 from leads_pipeline.raw.service_lock import is_served
+from leads_pipeline.raw.state import ServiceNote
 from leads_pipeline.raw.windows import WindowRow, WindowState, list_days, window_rows
 from leads_pipeline.settings import Settings
 
@@ -116,23 +117,23 @@ class Facts:
         nothing has landed, it is the day before the folder was first opened.
         """
         first: dict[tuple[str, str], date] = {}
-        recent: dict[str, date] = {}
+        before_newest: dict[str, date] = {}
 
-        for row in self.recent:
+        for row in self.recent:  # in the order of days
             if row.state in (WindowState.LANDED, WindowState.EMPTY):
                 first.setdefault((row.kind, row.scope), row.day)
-                recent[row.kind] = row.day - timedelta(days=2)
+                before_newest[row.kind] = row.day - timedelta(days=2)
 
         opened_at = None if self.settings.missing else self.data.state.opened_at()
         begun = today(self.zone, opened_at) - timedelta(days=1) if opened_at else date.max
         for kind in self.kinds:
             for scope in self.scopes:
-                first.setdefault((kind.name, scope.key), recent.get(kind.name, begun))
+                first.setdefault((kind.name, scope.key), before_newest.get(kind.name, begun))
 
         return first
 
     def is_expected(self, row: WindowRow) -> bool:
-        """Whether the window was asked for, or its scope has an earlier day.
+        """Whether the window was asked for, or its scope is expected to have it (see _first_days).
 
         So a first start raises no alarm, and a new branch none about the days before.
         """
@@ -169,18 +170,15 @@ class Facts:
     # --- the installation -------------------------------------------------------------------------
 
     @cached_property
-    def service(self) -> tuple[datetime, list[str]] | None:
-        """When the daemon was last seen, and which schedules and sensors are stopped.
-
-        None if none should run.
-        """
+    def service(self) -> ServiceNote | None:
+        """What was last noted of the service. None if none should run."""
         return self.data.state.service()
 
     @property
     def is_served(self) -> bool:
         """Whether the service runs."""
         if self.service:
-            return not has_passed(SILENCE, self.service[0], self.now)
+            return not has_passed(SILENCE, self.service.seen_at, self.now)
         return is_served(self.settings.dagster_folder)
 
     @cached_property

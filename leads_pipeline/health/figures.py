@@ -80,14 +80,14 @@ class Figures:
 
         return cls(
             at=facts.now,
-            leads=_leads(facts),
+            leads=_leads_by_kind(facts),
             windows={state.value: states[state] for state in WindowState},
             last_landing_at=max(fetches, default=None),
             last_publication_at=facts.publications.published_at
             if (folder / WAREHOUSE_FILE).exists()
             else None,
             last_backup_at=facts.data.state.last_backup(),
-            service_seen_at=facts.service[0] if facts.service else None,
+            service_seen_at=facts.service.seen_at if facts.service else None,
             next_deletion_at=min(deletions, default=None),
             size_bytes={
                 WAREHOUSE_FILE: _size(folder / WAREHOUSE_FILE),
@@ -114,7 +114,7 @@ class Figures:
         return all(finding.level is not Level.ERROR for finding in self.findings)
 
 
-def _leads(facts: Facts) -> dict[str, int] | None:
+def _leads_by_kind(facts: Facts) -> dict[str, int] | None:
     if not facts.leads_duckdb.was_published:
         return {}
     with suppress(LeadsPipelineError):  # which is a finding

@@ -105,19 +105,7 @@ def find_all(
     Errors come first, then the oldest. Acknowledged findings are left out. A finder that fails is a
     finding itself, unless the reason is a leads.duckdb that is a finding already.
     """
-    found = list[Finding]()
-    failed = dict[str, LeadsPipelineError]()
-    with LeadsFile(facts.data).kept_open():
-        for each in finders or all_finders().values():
-            try:
-                found += (_of(each.name, one, facts.now) for one in each.find(facts))
-            except LeadsPipelineError as error:
-                failed[each.name] = error
-            except Exception as error:  # noqa: BLE001 - a fault of one finder must not silence the others
-                what = f"{type(error).__name__}; its message may quote a lead and is left out"
-                failed[each.name] = BugError(
-                    f"This finder of leads-pipeline has a fault ({what}). Please report it."
-                )
+    found, failed = _ask(facts, finders or all_finders().values())
 
     is_told = any(one.key == LEADS_DUCKDB for one in found)
     for name, reason in failed.items():
@@ -127,11 +115,35 @@ def find_all(
             found.append(_of(FINDER_FAILED, finding, facts.now))
 
     acknowledged = facts.data.state.acknowledged()
-    levels = list(Level)
-    return sorted(
-        (one for one in found if one.key not in acknowledged),
-        key=lambda one: (levels.index(one.level), one.since or datetime.max.replace(tzinfo=UTC)),
-    ), {*failed}
+    unacknowledged = [one for one in found if one.key not in acknowledged]
+    return sorted(unacknowledged, key=_urgency), {*failed}
+
+
+def _ask(
+    facts: Facts, finders: Iterable[Finder]
+) -> tuple[list[Finding], dict[str, LeadsPipelineError]]:
+    """Return what these finders find, and why others of them fail, by their names."""
+    found = list[Finding]()
+    failed = dict[str, LeadsPipelineError]()
+    with LeadsFile(facts.data).kept_open():
+        for finder in finders:
+            try:
+                # One by one: what a finder yields before it fails counts.
+                for finding in finder.find(facts):
+                    found.append(_of(finder.name, finding, facts.now))
+            except LeadsPipelineError as error:
+                failed[finder.name] = error
+            except Exception as error:  # noqa: BLE001 - a fault of one finder must not silence the others
+                what = f"{type(error).__name__}; its message may quote a lead and is left out"
+                failed[finder.name] = BugError(
+                    f"This finder of leads-pipeline has a fault ({what}). Please report it."
+                )
+    return found, failed
+
+
+def _urgency(finding: Finding) -> tuple[int, datetime]:
+    """Order errors first, then the oldest."""
+    return [*Level].index(finding.level), finding.since or datetime.max.replace(tzinfo=UTC)
 
 
 def find(facts: Facts, finders: Iterable[Finder] | None = None) -> list[Finding]:

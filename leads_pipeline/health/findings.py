@@ -32,6 +32,7 @@ from leads_pipeline.health.finding import (
 from leads_pipeline.raw.branches import read_branches
 from leads_pipeline.raw.publications import NOTING
 from leads_pipeline.raw.starting import how_to_publish, name_in_dagster
+from leads_pipeline.raw.state import ServiceNote
 from leads_pipeline.warehouse.checks import checks, problems
 from leads_pipeline.warehouse.drift import NEW_MEMBER
 from leads_pipeline.warehouse.duck import WAREHOUSE_FILE, literal, quoted
@@ -152,6 +153,7 @@ def check_tables(facts: Facts) -> Iterator[Finding]:
                 key=f"{check.name}/{check.table}",
             )
 
+    # At the end, so that the other checks are told of.
     if failed is not None:
         raise failed
 
@@ -255,9 +257,6 @@ def contacts_emptied(facts: Facts) -> Iterator[Finding]:
                 # A mistake of the portal isn't hidden by a person's own wish.
                 key=f"{kind.name}/{day}/{level}",
             )
-
-
-# --- leads on their way ---------------------------------------------------------------------------
 
 
 # --- settings -------------------------------------------------------------------------------------
@@ -374,7 +373,7 @@ def service(facts: Facts) -> Iterator[Finding]:
     Over: within five minutes. A service that is stopped by ctrl-C, SIGTERM or `systemctl stop` is
     no finding.
     """
-    seen_at, stopped = facts.service or (facts.now, [])
+    seen_at, stopped = facts.service or ServiceNote(facts.now, [])
     if has_passed(SILENCE, seen_at, facts.now):
         start = "Start it: `leads-pipeline serve`, or `systemctl restart leads-pipeline`"
         if facts.data.state.key_prefix:

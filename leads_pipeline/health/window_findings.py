@@ -322,13 +322,16 @@ def deletion(facts: Facts, rows: Sequence[WindowRow]) -> str:
 
 
 def pull_command(facts: Facts, rows: Sequence[WindowRow]) -> str:
-    """Return the command that pulls these windows, and as few others as possible."""
+    """Return the command that pulls these windows.
+
+    It pulls other windows of the days between, and of all scopes if these are too many to name.
+    """
     command = (
         f"leads-pipeline backfill --from {min(row.day for row in rows)} --to "
         f"{max(row.day for row in rows)}"
     )
     kinds = sorted({row.kind for row in rows})
-    command += "".join(f" --scope {scope}" for scope in _scopes_to_name(facts, rows))
+    command += "".join(f" --scope {scope}" for scope in _scopes_if_few(facts, rows))
     if len(kinds) < len(LEAD_KINDS):
         command += "".join(f" --kind {kind}" for kind in kinds)
     return command
@@ -337,12 +340,12 @@ def pull_command(facts: Facts, rows: Sequence[WindowRow]) -> str:
 def how_to_pull(facts: Facts, rows: Sequence[WindowRow]) -> str:
     """Return what a person does to pull these windows now. No dot is at its end."""
     partitions = _days(rows)
-    if scopes := _scopes_to_name(facts, rows):
+    if scopes := _scopes_if_few(facts, rows):
         partitions += f" of {', '.join(scopes)}"
     return how_to_start(facts.data.state, "pull_leads", pull_command(facts, rows), partitions)
 
 
-def _scopes_to_name(facts: Facts, rows: Sequence[WindowRow]) -> list[str]:
+def _scopes_if_few(facts: Facts, rows: Sequence[WindowRow]) -> list[str]:
     """Return the scopes of these windows, by key.
 
     Empty if they are all scopes, or too many to name.

@@ -36,7 +36,7 @@ from leads_pipeline.orchestration.dead_runs import end_dead_runs
 from leads_pipeline.orchestration.names import PLAIN, PULL_JOB, Names
 from leads_pipeline.orchestration.service import note_home, note_service, note_start, started_at
 from leads_pipeline.raw.data_folder import DataFolder
-from leads_pipeline.raw.windows import WindowRow, known_windows
+from leads_pipeline.raw.windows import WindowRow, windows_at_portal
 from leads_pipeline.settings import NO_PORTAL, Settings
 
 # 75 minutes after the end of the day, as domain/due.py says.
@@ -242,7 +242,7 @@ class Asking:
             if why == "hourly":
                 windows = [Window.of(today(zone, now), scope, zone) for scope in scopes]
             else:
-                rows = known_windows(data.store, kind, scopes, zone, self.first_day, now)
+                rows = windows_at_portal(data.store, kind, scopes, zone, self.first_day, now)
                 windows = due_windows(rows, started_at(data.state.path, now), now)
             if windows:
                 keys[kind] = [window.partition_key for window in windows]

@@ -100,18 +100,17 @@ def table_spec(table: Table, names: Names) -> AssetSpec:
 
 def mart_spec(mart: Mart, names: Names) -> AssetSpec:
     """Describe a mart."""
-    others = (other for other in marts() if other is not mart)
-    known = {
-        table.name: [*table.descriptions] for table in (*lead_tables(), *other_tables(), *others)
-    }
-    named = tables_read(mart.statement)
-    read = named & known.keys()
+    other_marts = [other for other in marts() if other is not mart]
+    tables = [*lead_tables(), *other_tables(), *other_marts]
+    columns_of = {table.name: [*table.descriptions] for table in tables}
 
-    if EVERY_LEAD in named:
-        read |= {kind.table for kind in LEAD_KINDS}
+    names_read = tables_read(mart.statement)
+    own = names_read & columns_of.keys()
+    if EVERY_LEAD in names_read:
+        own |= {kind.table for kind in LEAD_KINDS}
 
     # One that reads no table reads what is known of the windows.
-    deps = sorted(read) or _RAW_LEADS
+    deps = sorted(own) or _RAW_LEADS
     what = "table" if mart.is_by_day else "view"
     return AssetSpec(
         names.key(mart.name),
@@ -120,7 +119,7 @@ def mart_spec(mart: Mart, names: Names) -> AssetSpec:
         group_name=names.name("marts"),
         kinds={"duckdb", "sql"},
         metadata={
-            **table_metadata(mart, {name: known[name] for name in sorted(read)}, names),
+            **table_metadata(mart, {name: columns_of[name] for name in sorted(own)}, names),
             **code_reference(mart.file),
         },
     )

@@ -6,7 +6,7 @@ again (domain/due.py).
 
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
@@ -30,6 +30,8 @@ _OF_A_PROCESS: Final = [
     DagsterRunStatus.STARTING,
     DagsterRunStatus.STARTED,
 ]
+# A queued run is dead only if a clock that ran ahead queued it: see _may_be_dead.
+_UNFINISHED: Final = [*_OF_A_PROCESS, DagsterRunStatus.QUEUED]
 
 # A run takes its lock within seconds of its start, and lives on for a while after it has released
 # it.
@@ -59,9 +61,7 @@ def end_dead_runs(
     if not isinstance(instance.run_launcher, DefaultRunLauncher):
         return 0
 
-    unfinished = instance.get_run_records(
-        RunsFilter(statuses=[*_OF_A_PROCESS, DagsterRunStatus.QUEUED])
-    )
+    unfinished = instance.get_run_records(RunsFilter(statuses=_UNFINISHED))
     suspects = [one.dagster_run for one in unfinished if _may_be_dead(one, now, dead_after)]
     suspects = [run for run in suspects if is_own(run)]
 
@@ -69,19 +69,17 @@ def end_dead_runs(
         here = platform.node()
         suspects = [run for run in suspects if run.tags.get(MACHINE_TAG, here) == here]
 
-    for wait in (_SECOND_LOOK_SECONDS, 0):  # between two steps nobody holds it
-        suspects = [run for run in suspects if not _is_at_work(run.job_name, data)]
-        if suspects and wait:
-            sleep(wait)
+    suspects = _not_at_work(suspects, data)
+    if suspects:
+        sleep(_SECOND_LOOK_SECONDS)  # between two steps nobody holds the lock
+        suspects = _not_at_work(suspects, data)
 
     if not suspects:
         return 0
 
     # One may have ended meanwhile.
     ids = [run.run_id for run in suspects]
-    dead = instance.get_runs(
-        RunsFilter(run_ids=ids, statuses=[*_OF_A_PROCESS, DagsterRunStatus.QUEUED])
-    )
+    dead = instance.get_runs(RunsFilter(run_ids=ids, statuses=_UNFINISHED))
 
     for run in dead:
         instance.report_run_failed(run, "The run's process is gone. What it landed stays.")
@@ -103,6 +101,10 @@ def _may_be_dead(record: RunRecord, now: datetime, dead_after: timedelta) -> boo
     if record.dagster_run.status is DagsterRunStatus.QUEUED:
         return began_at > now + dead_after
     return abs(began_at - now) > dead_after
+
+
+def _not_at_work(runs: Sequence[DagsterRun], data: DataFolder) -> list[DagsterRun]:
+    return [run for run in runs if not _is_at_work(run.job_name, data)]
 
 
 def _is_at_work(job: str, data: DataFolder) -> bool:

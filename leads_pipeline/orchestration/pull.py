@@ -43,7 +43,7 @@ from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.landing import Landed
 from leads_pipeline.raw.names import place_of, state_of
 from leads_pipeline.raw.rows import PULL
-from leads_pipeline.raw.windows import WindowRow, WindowState, known_windows, window_table
+from leads_pipeline.raw.windows import WindowRow, WindowState, window_table, windows_at_portal
 from leads_pipeline.settings import Settings
 from leads_pipeline.words import counted, some
 
@@ -89,7 +89,7 @@ class Plan(NamedTuple):
             rows = window_table(data.store, kind, windows, now)
             return cls(windows, _by_window(rows), always_shown=set(windows))
 
-        rows = known_windows(
+        rows = windows_at_portal(
             data.store, kind, settings.scopes, settings.zone, partitions.first_day, now
         )
         # Another run may have pulled some meanwhile. The day under way is never due. A refused
@@ -213,15 +213,15 @@ class Pull:
                 if isinstance(outcome, TokenRefusedError):
                     token_refused[window] = outcome  # the end of the run shows what that means
                 elif isinstance(outcome, LeadsPipelineError):
-                    yield from self._records_of_failed(window, outcome)
+                    yield from self._records_of_error(window, outcome)
                 else:
                     yield from self._records_of_landed(outcome)
-        except LeadsPipelineError as error:  # nothing can be asked for
+        except LeadsPipelineError as error:  # the run can't go on, and what is left isn't asked for
             for window in left:
-                yield from self._records_of_failed(window, error)
+                yield from self._records_of_error(window, error)
 
         for window, verdict in self._verdicts_on_refused_tokens(token_refused).items():
-            yield from self._records_of_failed(window, verdict)
+            yield from self._records_of_error(window, verdict)
 
     # --- an answer --------------------------------------------------------------------------------
 
@@ -295,13 +295,18 @@ class Pull:
 
         return verdicts
 
-    def _records_of_failed(self, window: Window, error: LeadsPipelineError) -> Iterator[Record]:
-        """Note a failure in the window's folder, and show it in Dagster."""
+    def _records_of_error(self, window: Window, error: LeadsPipelineError) -> Iterator[Record]:
+        """Note the error in the window's folder as its failure, and show it in Dagster.
+
+        A window that landed before the portal deleted it is shown as landed. One that wasn't asked
+        for is counted, and waits as before.
+        """
         row = self.plan.rows[window]
         is_deleted_there = isinstance(error, RetentionError)
         if is_deleted_there and row.state in (WindowState.LANDED, WindowState.EMPTY):
             yield self._as_landed_before(row)
             return
+
         # A refused credential is a verdict on each window, asked for or not: it would be refused
         # again.
         if not error.attempts and not isinstance(error, StorageError | PermanentError):

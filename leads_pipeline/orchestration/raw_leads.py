@@ -98,7 +98,8 @@ def raw_leads_asset(
 
         try:
             with data.state.pulling():
-                data.gate.refresh()  # another machine with the same bucket may have erased somebody
+                # Another machine with the same bucket may have erased somebody.
+                data.gate.exchange_with_bucket()
                 plan = Plan.of(context, config, data, kind, settings, partitions, clock())
                 pull = Pull(
                     context=context,

@@ -109,12 +109,12 @@ def _publish(
     """Bring leads.duckdb up to date, and log what was done."""
     context.log.info("Publishing leads.duckdb.")
     began = time.monotonic()
-    data.share()
+    data.exchange_with_bucket()
     of_publication = PublicationSettings(
         scopes=settings.scopes,
         first_day=partitions.first_day,
         zone=settings.zone,
-        branches=known_branches(settings.branches_file, LeadsFile(data)),
+        branches=branches_or_published_ones(settings.branches_file, LeadsFile(data)),
         installation=settings,
     )
     # A fetch from after this moment would count as one of the future.
@@ -164,7 +164,7 @@ def _fail_if_something_is_as_before(publication: Publication) -> None:
         raise Failure(f"leads.duckdb is published, and {told}", allow_retries=False)
 
 
-def known_branches(path: Path | None, file: LeadsFile) -> Branches:
+def branches_or_published_ones(path: Path | None, file: LeadsFile) -> Branches:
     """Return the names of the branches.
 
     If the file can't be read, which is a finding, the published names stay.

@@ -157,22 +157,22 @@ class LeadsClient:
             )
 
         attempts = 0
-        missing: list[tuple[Window, LeadsPipelineError]] = []
+        failed_hours: list[tuple[Window, LeadsPipelineError]] = []
 
         try:
             parts = [self._ask(run, kind, window, window, asked_at)]
         except LeadsPipelineError as error:
             if not is_too_much(error):
                 raise
-            parts, missing = self._ask_by_hours(run, kind, window)
+            parts, failed_hours = self._ask_by_hours(run, kind, window)
             if not parts:
-                verdicts = [error] + [verdict for _, verdict in missing]
+                verdicts = [error] + [verdict for _, verdict in failed_hours]
                 raise next((one for one in verdicts if one.is_transient), error) from None
-            attempts = error.attempts + sum(verdict.attempts for _, verdict in missing)
+            attempts = error.attempts + sum(verdict.attempts for _, verdict in failed_hours)
 
         attempts += sum(part.attempts for part in parts)
         leads = _joined(parts)
-        failure = _failure(window, len(leads), missing) if missing else None
+        failure = _failure(window, len(leads), failed_hours) if failed_hours else None
         unknown_members = frozenset[str]()
         digest = hashlib.sha256()
 
@@ -195,9 +195,12 @@ class LeadsClient:
     def _ask_by_hours(
         self, run: Requests, kind: LeadKind, window: Window
     ) -> tuple[list[Fetched[CutAnswer]], list[tuple[Window, LeadsPipelineError]]]:
-        """Return the hours that were answered, and the error of each other hour."""
+        """Return the hours that were answered, and the errors of those that failed.
+
+        After MAX_FAILED_HOURS failures in a row, the rest isn't asked for.
+        """
         parts: list[Fetched[CutAnswer]] = []
-        missing: list[tuple[Window, LeadsPipelineError]] = []
+        failed_hours: list[tuple[Window, LeadsPipelineError]] = []
         failures_in_a_row = 0
 
         for hour in _hours(window):
@@ -205,12 +208,12 @@ class LeadsClient:
                 parts.append(self._ask(run, kind, window, hour))
                 failures_in_a_row = 0
             except LeadsPipelineError as error:
-                missing.append((hour, error))
+                failed_hours.append((hour, error))
                 failures_in_a_row += 1
                 if failures_in_a_row == MAX_FAILED_HOURS:
                     break  # it isn't these hours' fault
 
-        return parts, missing
+        return parts, failed_hours
 
     def _ask(
         self,
@@ -244,13 +247,13 @@ class LeadsClient:
 
 
 def _failure(
-    window: Window, came: int, missing: Sequence[tuple[Window, LeadsPipelineError]]
+    window: Window, came: int, failed_hours: Sequence[tuple[Window, LeadsPipelineError]]
 ) -> LeadsPipelineError:
     """Return why hours of the window are missing.
 
     Temporary failures come first, because they are retried sooner.
     """
-    hour, verdict = next((one for one in missing if one[1].is_transient), missing[0])
+    hour, verdict = next((one for one in failed_hours if one[1].is_transient), failed_hours[0])
     message = (
         f"The window {window.partition_key} is too large or too slow for one answer, so it was "
         f"asked for hour by hour. {came} leads came and are kept. The window stays failed until "

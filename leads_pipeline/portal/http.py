@@ -48,7 +48,7 @@ def make_client(
     can't be used.
     """
     hooks = {"response": [_forget_redirect]}
-    return _made(
+    return _make(
         httpx.Client,
         httpx.HTTPTransport,
         connections=1,
@@ -71,7 +71,7 @@ def make_async_client(
         _forget_redirect(response)
 
     hooks = {"response": [forget_redirect]}
-    return _made(
+    return _make(
         httpx.AsyncClient,
         httpx.AsyncHTTPTransport,
         connections=connections,
@@ -81,16 +81,16 @@ def make_async_client(
     )
 
 
-def _made(
+def _make(
     client: Callable[..., _Client],
-    connected: Callable[..., Any],
+    make_way: Callable[..., Any],
     *,
     connections: int,
     transport: Any = None,
     tls: ssl.SSLContext | None = None,
     **options: Any,
 ) -> _Client:
-    """Return a client. `connected` makes its way through a proxy, unless a `transport` is given."""
+    """Make a client. `make_way` makes its way through a proxy, unless a `transport` is given."""
     verify = tls or tls_context()
     limits = httpx.Limits(max_connections=connections, keepalive_expiry=KEEPALIVE_SECONDS)
     ways: dict[str, Any] = {}
@@ -99,7 +99,7 @@ def _made(
         if transport is None:
             for pattern, proxy in proxies().items():
                 ways[pattern] = (
-                    connected(proxy=proxy, verify=verify, limits=limits) if proxy else None
+                    make_way(proxy=proxy, verify=verify, limits=limits) if proxy else None
                 )
         return client(
             timeout=httpx.Timeout(READ_TIMEOUT_SECONDS, connect=CONNECT_TIMEOUT_SECONDS),
@@ -138,7 +138,11 @@ def _forget_redirect(response: httpx.Response) -> None:
 
 
 def checked_address(name: str, url: str, schemes: Sequence[str] = ("https", "http")) -> SplitResult:
-    """Return an address's parts. Raises SettingsError, without the address, if it isn't one."""
+    """Return an address's parts.
+
+    Raises SettingsError, without the address, if it isn't one, or if it is http:// to another
+    machine.
+    """
     parts = address_parts(url, schemes)
     if parts is None:
         raise SettingsError(
@@ -171,7 +175,8 @@ def checked_header(name: str, text: str) -> str:
     """
     if not re.fullmatch(r"[!-~](?:[ -~]*[!-~])?", text):
         raise SettingsError(
-            f"{name} can't be sent as a header: write plain ASCII without line breaks."
+            f"{name} can't be sent as a header: write plain ASCII, without line breaks and without "
+            "blanks at its ends."
         )
     return text
 

@@ -83,18 +83,20 @@ class Pace:
         self._not_before = max(self._not_before, now + self.interval_seconds)
         return self._number
 
-    def succeeded(self, pace: int) -> None:
+    def succeeded(self, pace_number: int) -> None:
         """Note an answer: go on a little faster."""
-        if pace != self._number:
+        if pace_number != self._number:
             return
         self._complaints_in_a_row = 0
         self.interval_seconds *= self.RECOVERY_FACTOR
         if self.interval_seconds < self.NEGLIGIBLE_INTERVAL_SECONDS:
             self.interval_seconds = 0.0
 
-    def asked_for_patience(self, pace: int, now: float, retry_after_seconds: float | None) -> None:
+    def asked_for_patience(
+        self, pace_number: int, now: float, retry_after_seconds: float | None
+    ) -> None:
         """Note a complaint: start nothing for a while, and go on half as fast."""
-        if pace == self._number:
+        if pace_number == self._number:
             self._number += 1
             self._complaints_in_a_row += 1
             doubled = max(self.FIRST_INTERVAL_SECONDS, 2 * self.interval_seconds)

@@ -161,7 +161,7 @@ class Requests:
         ] = {}  # with the moment of the last answer, by the monotonic clock
         self._accepted_scopes: set[str] = set()
         self._refused_scopes: set[str] = set()
-        self._refused_tokens = 0
+        self._requests_without_token = 0
         self._over: LeadsPipelineError | None = None
 
     @property
@@ -185,12 +185,13 @@ class Requests:
         while True:
             tries.attempts += 1
             with self._slots:
-                pace = self._start(spec)
+                pace_number = self._start(spec)
                 # Noted before the answer: of two answers that cross, the one that was asked for
                 # later is the newer.
                 fetched_at = asked_at if tries.attempts == 1 and asked_at else self._timing.now()
                 outcome = self._ask_once(spec, request, read, tries)
-                self._learn(outcome, pace, tries.attempts)  # before the next request may start
+                # Before the next request may start.
+                self._learn(outcome, pace_number, tries.attempts)
 
             if not isinstance(outcome, LeadsPipelineError):
                 body, value = outcome
@@ -257,16 +258,20 @@ class Requests:
                     return self._pace.start(now)
             self._timing.wait(self._stop, seconds)
 
-    def _learn(self, outcome: object, pace: int, attempt: int) -> None:
-        """Let an outcome change the run's pace, or end the run."""
+    def _learn(self, outcome: object, pace_number: int, attempt: int) -> None:
+        """Let an outcome change the run's pace, or end the run.
+
+        Other temporary errors change nothing here: see _give_up_on.
+        """
         with self._guard:
             if not isinstance(outcome, LeadsPipelineError):
-                self._pace.succeeded(pace)
+                self._pace.succeeded(pace_number)
             elif _slows_the_run(outcome, attempt):
                 seconds = outcome.retry_after_seconds
-                self._pace.asked_for_patience(pace, self._timing.monotonic(), seconds)
+                self._pace.asked_for_patience(pace_number, self._timing.monotonic(), seconds)
                 if self._service.policy.is_beyond_patience(seconds):
                     self._over = outcome
+
             if isinstance(outcome, CredentialsError | SettingsError):
                 # Every other window would hear the same, and the token server each time.
                 self._over = outcome
@@ -291,12 +296,12 @@ class Requests:
     def _note_refused_token(self, spec: RequestSpec, error: TokenRefusedError) -> None:
         """Note a request of which no token was accepted.
 
-        If that holds for all requests so far, it ends the run.
+        After MAX_REFUSED_TOKENS of them, and none accepted, it ends the run.
         """
         with self._guard:
             self._refused_scopes.add(spec.scope)
-            self._refused_tokens += 1
-            if self._refused_tokens >= MAX_REFUSED_TOKENS and not self._accepted_scopes:
+            self._requests_without_token += 1
+            if self._requests_without_token >= MAX_REFUSED_TOKENS and not self._accepted_scopes:
                 self._over = error
 
     def _end_row(self) -> None:

@@ -10,7 +10,7 @@
     data.quarantine                        damaged files, and answers that couldn't be read
     data.state                             locks, origin, start date, key of people, moments
     data.want_format(), .note_format()     the number that says which versions work with the folder
-    data.share()                           what machines of a bucket agree on
+    data.exchange_with_bucket()            what machines of a bucket agree on
 
 Doesn't belong here: fetching, reading what a lead says, publishing, Dagster.
 """

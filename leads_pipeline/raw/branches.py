@@ -1,7 +1,7 @@
 """Names of branches: reads and checks the CSV of LEADS_BRANCHES_FILE.
 
 Belongs here: what the file may hold, and a scope's name. Doesn't: the table `branches`
-(sql/branches.sql).
+(warehouse/branch_names.py).
 """
 
 from collections.abc import Mapping

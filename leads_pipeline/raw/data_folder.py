@@ -174,13 +174,13 @@ class DataFolder:
                 "is still running, run the same `leads-pipeline restore` again."
             )
 
-    def share(self) -> None:
+    def exchange_with_bucket(self) -> None:
         """Exchange with the bucket what all machines must agree on.
 
         Raises SettingsError if they contradict each other.
         """
-        self.state.share()
-        self.gate.refresh()
+        self.state.exchange_with_bucket()
+        self.gate.exchange_with_bucket()
 
 
 def move_demo(data: DataFolder, dagster_home: Path, now: datetime) -> Path:

@@ -19,7 +19,7 @@ from typing import Final
 import filelock
 
 from leads_pipeline.errors import StorageError
-from leads_pipeline.raw.room import full, is_full, mount_of
+from leads_pipeline.raw.room import full_disk_message, is_full, mount_of
 
 PRIVATE_FOLDER_MODE: Final = 0o700
 PRIVATE_FILE_MODE: Final = 0o600
@@ -38,8 +38,8 @@ _POLL_SECONDS: Final = 0.02
 def replace_file(path: Path, content: bytes) -> None:
     """Write the file so that it is whole at every moment, power cuts included.
 
-    It is as before, or has this content. Missing folders are made private (0700), the file too
-    (0600). Raises StorageError; then the old file is untouched.
+    Missing folders are made private (0700), the file too (0600). Raises StorageError. Then the
+    place has the old file or the new one, each whole.
     """
     # Of writing a small file, pathlib and a context manager took more than the disk (measured). So
     # here is neither.
@@ -265,7 +265,7 @@ _ADVICE: Final = {
 
 def _advice(path: Path, error: OSError) -> str:
     if is_full(error):
-        return full(path)
+        return full_disk_message(path)
     return _ADVICE.get(error.errno or 0, "Check the disk and its file system, then run again.")
 
 

@@ -65,7 +65,7 @@ class Gatekeeper(Protocol):
     def objecting_people(self) -> set[str]:
         """Return those people whom the list knows as the column `person` has them."""
 
-    def refresh(self) -> None:
+    def exchange_with_bucket(self) -> None:
         """Exchange entries with the bucket's list, if there is a bucket.
 
         Another machine may have erased somebody.
@@ -122,7 +122,7 @@ class OpenGate:
         self._want_no_list()
         return set()
 
-    def refresh(self) -> None:
+    def exchange_with_bucket(self) -> None:
         """Look for a list in the bucket, too. That takes a request, so the other methods don't."""
         self._want_no_list()
         if self._bucket is not None:

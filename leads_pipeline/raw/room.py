@@ -25,7 +25,7 @@ _FEW_FILES: Final = 16
 _TIGHT_BYTES: Final = 5_000_000
 
 
-def full(path: Path, published_bytes: int = 0) -> str:
+def full_disk_message(path: Path, published_bytes: int = 0) -> str:
     """Say which file system is full and what to do. `published_bytes` is leads.duckdb's size."""
     usage = shutil.disk_usage(_existing(path))
     return (

@@ -229,11 +229,9 @@ def arrow_table(rows: Sequence[Row]) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
-# `pa.array` of a list imports pandas, if that is installed: 0.15 s in each process that lands
-# something (measured).
-
-
 def _texts(texts: Sequence[str]) -> pa.StringArray:
+    # `pa.array` of a list imports pandas, if that is installed: 0.15 s in each process that lands
+    # something (measured).
     encoded = [text.encode() for text in texts]
     ends = array("i", [0, *accumulate(map(len, encoded))])
     return pa.StringArray.from_buffers(
@@ -242,6 +240,7 @@ def _texts(texts: Sequence[str]) -> pa.StringArray:
 
 
 def _integers(numbers: Sequence[int]) -> "pa.Array[Any]":
+    # Without `pa.array`, as in _texts.
     return pa.Array.from_buffers(
         pa.int64(), len(numbers), [None, pa.py_buffer(array("q", numbers))]
     )

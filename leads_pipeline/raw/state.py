@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 import filelock
 
@@ -30,6 +30,13 @@ LOCK_TIMEOUT_SECONDS: Final = 600.0
 # Machines with the same bucket agree on these facts. In the bucket they lie in this folder.
 _SHARED_FOLDER: Final = "state/"
 _SHARED: Final = ("origin", "person_key", "start_date")
+
+
+class ServiceNote(NamedTuple):
+    """When Dagster's daemon was seen, and which schedules and sensors were off then, by name."""
+
+    seen_at: datetime
+    stopped: list[str]
 
 
 class State:
@@ -134,7 +141,10 @@ class State:
         self._write_moment("looked", began_at)
 
     def looked_at(self) -> datetime | None:
-        """Return that moment, None before the first look."""
+        """Return when the last look began after which files hold nobody who is kept out.
+
+        None before the first look.
+        """
         return self._moment("looked")
 
     def note_backup(self, made_at: datetime) -> None:
@@ -142,7 +152,7 @@ class State:
         self._write_moment("last_backup", made_at)
 
     def last_backup(self) -> datetime | None:
-        """Return that moment, None if no backup is known."""
+        """Return when the newest backup was made, None if none is known."""
         return self._moment("last_backup")
 
     def note_export(self, folder: Path) -> None:
@@ -162,21 +172,21 @@ class State:
         self._write("derived", "\n".join(sorted(patterns)))
 
     def derived(self) -> frozenset[str]:
-        """Return the remembered patterns."""
+        """Return the patterns of the personal files that features make from leads."""
         return frozenset((self._read("derived") or "").splitlines())
 
     def note_service(self, seen_at: datetime, stopped: Sequence[str]) -> None:
         """Remember that Dagster's daemon works, and which schedules and sensors are off."""
         self._write("service", "\n".join([seen_at.astimezone(UTC).isoformat(), *stopped]))
 
-    def service(self) -> tuple[datetime, list[str]] | None:
-        """Return when the daemon was last seen, and the schedules and sensors that were off.
+    def service(self) -> ServiceNote | None:
+        """Return what was last noted of the service.
 
         None if no service ever ran here, or if the last one was ended on purpose.
         """
         with suppress(ValueError):
             seen_at, *stopped = (self._read("service") or "").splitlines() or [""]
-            return datetime.fromisoformat(seen_at), stopped
+            return ServiceNote(datetime.fromisoformat(seen_at), stopped)
         return None
 
     def forget_service(self) -> None:
@@ -197,7 +207,7 @@ class State:
             self._write("dagster_home", text)
 
     def dagster_home(self) -> tuple[Path, str] | None:
-        """Return that home and the prefix, which is empty if there is none.
+        """Return the Dagster home of the service, and the prefix there, empty if there is none.
 
         None if no service ever ran here.
         """
@@ -219,7 +229,7 @@ class State:
             self._write("acknowledged", "\n".join(sorted(self.acknowledged() | {*keys})))
 
     def acknowledged(self) -> set[str]:
-        """Return the keys of these findings."""
+        """Return the keys of the findings that a person acknowledged."""
         return set((self._read("acknowledged") or "").splitlines())
 
     def note_unknown_members(self, members: Iterable[str]) -> None:
@@ -232,7 +242,7 @@ class State:
             self._write("unknown_members", "\n".join(sorted(self.unknown_members() | members)))
 
     def unknown_members(self) -> set[str]:
-        """Return these members."""
+        """Return the unknown members of the portal's answers."""
         return set((self._read("unknown_members") or "").splitlines())
 
     def note_swept(self, number: int) -> None:
@@ -245,25 +255,26 @@ class State:
         number = self._read("swept") or ""
         return int(number) if number.isdecimal() else 0
 
-    def note_retention(self, before: date) -> None:
+    def note_anonymous_before(self, day: date) -> None:
         """Remember that leads of windows before that day are anonymous.
 
         Call it before the first one is.
         """
-        self._write("retained_before", before.isoformat())
+        self._write("retained_before", day.isoformat())
 
-    def retained_before(self) -> date | None:
-        """Return that day, None if retention has never run.
+    def anonymous_before(self) -> date | None:
+        """Return the day before which leads are anonymous, None if retention has never run.
 
         A day that can't be due yet is of a clock that ran ahead, and counts for nothing.
         """
         text = self._read("retained_before")
-        day = date.fromisoformat(text) if text else None
-        return (
-            day
-            if day and day - timedelta(days=1) <= self._clock().date() - SHORTEST_RETENTION
-            else None
-        )
+        if not text:
+            return None
+
+        day = date.fromisoformat(text)
+        newest_anonymous_day = day - timedelta(days=1)
+        can_be_due = newest_anonymous_day <= self._clock().date() - SHORTEST_RETENTION
+        return day if can_be_due else None
 
     # --- what is the same for all machines --------------------------------------------------------
 
@@ -336,7 +347,7 @@ class State:
         return self.touched_at("time_zone")
 
     def time_zone(self) -> str | None:
-        """Return that time zone, None before it was remembered."""
+        """Return the time zone of the first pull, None before it."""
         return self._remembered("time_zone")
 
     def person_key(self) -> bytes:
@@ -354,7 +365,7 @@ class State:
             )
         return bytes.fromhex(remembered)
 
-    def share(self) -> None:
+    def exchange_with_bucket(self) -> None:
         """Copy the shared facts from the bucket to this folder, and back.
 
         Nothing is done without a bucket. Raises SettingsError if folder and bucket contradict each

@@ -27,9 +27,8 @@ from leads_pipeline.raw.durable import (
 _TURNS: Final = ".create-once.lock"
 _TURN_SECONDS: Final = 60.0
 
-# A listing of more names isn't one moment: a file that is renamed meanwhile can be missing from it
-# (measured).
-_ONE_MOMENT: Final = 350
+# A listing of more names isn't one moment (measured).
+_MOST_NAMES_AT_ONE_MOMENT: Final = 350
 
 
 class Store(Protocol):
@@ -204,6 +203,7 @@ def _entries(folder: str) -> dict[str, bool]:
                         if entry.is_dir() or entry.is_file()
                     }
                 )
-            if len(entries) <= _ONE_MOMENT:
+            if len(entries) <= _MOST_NAMES_AT_ONE_MOMENT:
                 break
+            # Once more, because a file that was renamed meanwhile can be missing.
     return entries

@@ -91,7 +91,7 @@ def list_days(
     return folders
 
 
-def known_windows(
+def windows_at_portal(
     store: Store,
     kind: LeadKind,
     scopes: Sequence[Scope],
@@ -100,8 +100,8 @@ def known_windows(
     now: datetime,
 ) -> list[WindowRow]:
     """Return the kind's windows that the portal has not deleted, from the first day to today."""
-    shown = days(max(first_day, today(zone, now - RETENTION)), today(zone, now))
-    windows = [Window.of(day, scope, zone) for day in shown for scope in scopes]
+    its_days = days(max(first_day, today(zone, now - RETENTION)), today(zone, now))
+    windows = [Window.of(day, scope, zone) for day in its_days for scope in scopes]
     return window_table(store, kind, windows, now)
 
 

@@ -9,7 +9,7 @@ from typing import Final
 from leads_pipeline.raw.branches import Branches
 from leads_pipeline.warehouse.duck import Column
 from leads_pipeline.warehouse.step import Draft, Step
-from leads_pipeline.warehouse.tables import Table, create_table, fill
+from leads_pipeline.warehouse.tables import Table, create_table, insert
 
 BRANCHES: Final = Table(
     "branches",
@@ -55,4 +55,4 @@ class MakeBranches(Step):
 
             draft.db.execute("drop table if exists branches")
             create_table(draft.db, replace(BRANCHES, columns=(*BRANCHES.columns, *more)))
-            fill(draft.db, "branches", rows)
+            insert(draft.db, "branches", rows)

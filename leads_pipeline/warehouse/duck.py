@@ -19,7 +19,7 @@ import duckdb
 from leads_pipeline.domain.contract import FieldType
 from leads_pipeline.errors import BugError, OutOfMemoryError, StorageError
 from leads_pipeline.raw.durable import MORE_FILES, make_folder, storing
-from leads_pipeline.raw.room import full, is_tight, says_full, says_too_many_files
+from leads_pipeline.raw.room import full_disk_message, is_tight, says_full, says_too_many_files
 from leads_pipeline.raw.state import State
 
 # What DuckDB may hold before it spills to the data folder. With it, a process that publishes its
@@ -109,15 +109,15 @@ def telling_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except duckdb.Error as error:
-        raise _told(folder, error) from None
+        raise _error_of(folder, error) from None
 
 
-def _told(folder: Path, error: duckdb.Error) -> StorageError | BugError:
+def _error_of(folder: Path, error: duckdb.Error) -> StorageError | BugError:
     untouched = "What was published before is untouched."
     # On a full disk a commit fails as on a damaged one, and then each statement after it.
     if says_full(str(error)) or (_tells_of_damage(error) and is_tight(folder)):
         published = folder / WAREHOUSE_FILE
-        room = full(folder, published.stat().st_size if published.exists() else 0)
+        room = full_disk_message(folder, published.stat().st_size if published.exists() else 0)
         return StorageError(f"DuckDB can't write below {folder}. {room} {untouched}")
 
     if says_too_many_files(str(error)):
@@ -217,10 +217,11 @@ def _parser() -> duckdb.DuckDBPyConnection:
 def tables_read(statement: str) -> frozenset[str]:
     """Return the tables and views that a SELECT reads: lower-case names without a schema.
 
-    The statement is parsed and not bound, so they needn't be there. Raises DuckDB's own errors.
+    The statement is parsed and not bound, so they needn't be there. Of one that can't be parsed
+    there are none.
     """
     with _parser().cursor() as db:
-        [(named, own)] = db.execute(
+        [(table_names, expression_names)] = db.execute(
             """
             select tree ->> '$..table_name', tree ->> '$..cte_map.map[*].key'
             from (select json_serialize_sql($statement::varchar) as tree)
@@ -228,8 +229,8 @@ def tables_read(statement: str) -> frozenset[str]:
             {"statement": statement},
         ).fetchall()
 
-    own_expressions = {name.lower() for name in own}
-    return frozenset(name.lower() for name in named) - own_expressions
+    expressions = {name.lower() for name in expression_names}
+    return frozenset(name.lower() for name in table_names) - expressions
 
 
 @cache
@@ -239,9 +240,9 @@ def statement(name: str, folder: Path = SQL_FOLDER) -> str:
 
 
 @cache
-def macros(name: str) -> str:
-    """Read a file of sql/macros/ without its comments, so that rewording one rebuilds nothing."""
-    lines = statement(f"macros/{name}").splitlines()
+def macros(name: str, folder: Path = SQL_FOLDER) -> str:
+    """Read a file of macros/ without its comments, so that rewording one rebuilds nothing."""
+    lines = statement(f"macros/{name}", folder).splitlines()
     return "\n".join(line for line in lines if not line.startswith("--"))
 
 

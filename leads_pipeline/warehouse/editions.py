@@ -141,7 +141,7 @@ class Editions:
                 raise
             sync(self.folder)
 
-        self.remove_older(1)
+        self.remove_older(count_to_keep=1)
 
     def older(self) -> list[Path]:
         """Return the editions but the current one, newest first."""
@@ -149,13 +149,13 @@ class Editions:
         others = [file for file in self._files() if current and file.name != current.name]
         return sorted(others, key=number_of, reverse=True)
 
-    def remove_older(self, but: int) -> None:
-        """Remove all editions but the current one and the newest `but` others.
+    def remove_older(self, *, count_to_keep: int) -> None:
+        """Remove all editions but the current one and the newest of the others.
 
         Raises StorageError.
         """
         with storing(self._editions):
-            for file in self.older()[but:]:
+            for file in self.older()[count_to_keep:]:
                 file.unlink()
 
     def set_aside(self, damaged: Path) -> Path:
@@ -181,7 +181,11 @@ def number_of(path: Path) -> int:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder that another process may still write to, or remove. Raises OSError."""
+    """Remove a folder that another process may still write to, or remove. Raises OSError.
+
+    It may still be there afterwards, if another process holds or writes something in it. The next
+    publication removes it.
+    """
     while folder.exists():
         try:
             # First, because somebody's leads are in them.
@@ -193,9 +197,9 @@ def remove_folder(folder: Path) -> None:
         except OSError as error:
             # On NFS, what another process still has open gets another name, and goes when it is
             # closed.
-            if error.errno not in (errno.ENOTEMPTY, errno.EBUSY):
-                raise
-            return
+            if error.errno in (errno.ENOTEMPTY, errno.EBUSY):
+                return
+            raise
 
 
 def _hash_of(file: Path) -> str:

@@ -19,7 +19,7 @@ from leads_pipeline.warehouse.current_leads import WindowKey, WindowLeads
 from leads_pipeline.warehouse.duck import literal, macros, quoted, set_person_key
 from leads_pipeline.warehouse.flatten import flatten
 from leads_pipeline.warehouse.step import FORMER, Draft, Step
-from leads_pipeline.warehouse.tables import columns_of, create_table, fill, lead_tables
+from leads_pipeline.warehouse.tables import columns_of, create_table, insert, lead_tables
 
 
 class ChangedWindows(Protocol):
@@ -212,7 +212,7 @@ def _copy_taken(draft: Draft, table: str, zone: ZoneInfo) -> None:
 def _note_windows(draft: Draft, hashes: dict[WindowKey, str]) -> None:
     db = draft.db
     db.execute("create or replace temp table hashes as from pipeline.windows limit 0")
-    fill(db, "hashes", [(*window, hash_) for window, hash_ in hashes.items()])
+    insert(db, "hashes", [(*window, hash_) for window, hash_ in hashes.items()])
     same = "(kind, day, scope) in (select (kind, day, scope) from hashes)"
     db.execute(f"delete from pipeline.windows where {same}")
     db.execute("insert into pipeline.windows from hashes")

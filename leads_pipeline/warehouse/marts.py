@@ -1,7 +1,7 @@
-"""The marts of sql/: read from their files, and made in the order of what they read.
+"""Marts: read from the files of sql/ and of features, and made in the order of what they read.
 
-Belongs here: what a file declares, and the step that makes marts. Doesn't: the statements (sql/),
-what marts read besides leads (window_states.py and others), drift (drift.py).
+Belongs here: what a file declares, and the step that makes marts. Doesn't: the statements (sql/,
+features/marts/sql/), what marts read besides leads (window_states.py and others), drift (drift.py).
 """
 
 # ruff: noqa: S608 - only names of our own files and of the contract are in the statements
@@ -24,7 +24,7 @@ from leads_pipeline.extensions import MART_FOLDERS
 from leads_pipeline.warehouse.drift import NEW_VALUE
 from leads_pipeline.warehouse.duck import SQL_FOLDER, Column, literal, macros, quoted, tables_read
 from leads_pipeline.warehouse.step import FORMER, Draft, Step
-from leads_pipeline.warehouse.tables import Table, columns_of, comment, fill, is_of
+from leads_pipeline.warehouse.tables import Table, columns_of, comment, insert, is_of
 
 logger = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ _TABLES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Mart(Table):
-    """A table or view that one file of sql/ makes. The columns are in the order of the select.
+    """A table or view that one file makes. The columns are in the order of the select.
 
     `is_by_day`: a table with the column `lead_day`. The rows of a day are made from the leads of
     that day alone.
@@ -105,14 +105,14 @@ class MakeMarts(Step):
         self._today = today
         self._marts = of or marts()
 
-    def inputs(self) -> str:
+    def updates_if(self) -> str:
         """Marts say how old something is."""
         return self._today.isoformat()
 
     def rebuilds_if(self) -> str:
         """All that marts are made from, besides what they read."""
         patterns = (ENUMERATIONS, MEMBER_PATTERN, PREFIX_PATTERN)
-        return repr((self._marts, macros("marts"), patterns, _TABLES, self._zone.key))
+        return repr((self._marts, _macros(), patterns, _TABLES, self._zone.key))
 
     def fill(self, draft: Draft) -> None:
         """Make them in the order of what they read."""
@@ -131,7 +131,7 @@ class MakeMarts(Step):
 
         with draft.transaction():
             draft.db.execute("delete from pipeline.mart_problems")
-            fill(draft.db, "pipeline.mart_problems", [*problems.items()])
+            insert(draft.db, "pipeline.mart_problems", [*problems.items()])
 
     def _prepare(self, draft: Draft) -> Sequence[date] | None:
         """Make what statements name. Return the days that are to be made, None for all."""
@@ -243,12 +243,19 @@ def _comment(db: duckdb.DuckDBPyConnection, mart: Mart, columns: Sequence[str]) 
 
 
 def _make_macros(db: duckdb.DuckDBPyConnection, zone: ZoneInfo) -> None:
-    """Make the macros of sql/macros/marts.sql, with this time zone and the contract's patterns."""
-    statements = macros("marts")
+    """Make them with this time zone and the contract's patterns."""
+    statements = _macros()
     texts = {"zone": zone.key, "prefix": PREFIX_PATTERN, "member": MEMBER_PATTERN}
     for name, text in texts.items():
         statements = statements.replace(f"{{{name}}}", literal(text))
     db.execute(statements)
+
+
+def _macros() -> str:
+    """Return the statements of macros/marts.sql, of the core and of the features that have one."""
+    folders = [SQL_FOLDER, *MART_FOLDERS]
+    with_macros = [folder for folder in folders if (folder / "macros" / "marts.sql").exists()]
+    return "\n".join(macros("marts", folder) for folder in with_macros)
 
 
 def _make_every_lead(db: duckdb.DuckDBPyConnection, days: Sequence[date] | None) -> None:

@@ -28,7 +28,7 @@ from leads_pipeline.warehouse.editions import Editions
 from leads_pipeline.warehouse.load_leads import LOADED_WINDOWS, by_window
 from leads_pipeline.warehouse.published import attached, is_open_for_writing, is_readable
 from leads_pipeline.warehouse.step import FORMER, Base, Changes, Draft, Publication, Step
-from leads_pipeline.warehouse.tables import fill, lead_tables
+from leads_pipeline.warehouse.tables import insert, lead_tables
 
 logger = logging.getLogger(__name__)
 
@@ -100,16 +100,16 @@ class _MadeFrom:
     an export compares it, too.
     """
 
-    inputs: str
+    updates_if: str
     rebuilds_if: str
     shown_by: str
 
     @classmethod
     def of(cls, steps: Sequence[Step]) -> Self:
-        inputs = [step.inputs() for step in steps]
+        updates_if = [step.updates_if() for step in steps]
         rebuilds_if = [step.rebuilds_if() for step in steps]
         shown_by = [step.shown_by() for step in steps]
-        return cls(_hash_of(inputs), _hash_of([*rebuilds_if, _SCHEMA]), "".join(shown_by))
+        return cls(_hash_of(updates_if), _hash_of([*rebuilds_if, _SCHEMA]), "".join(shown_by))
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +136,7 @@ class _Publisher:
         file = self._published_file()
         former = _read_former(self.editions, file) if file else None
         if former and former.stands_alone:
-            self.editions.remove_older(0)  # a killed publication may have left some
+            self.editions.remove_older(count_to_keep=0)  # a killed publication may have left some
 
         made_from = _MadeFrom.of(self.steps)
         if file is None or former is None or former.made_from.shown_by != made_from.shown_by:
@@ -152,7 +152,7 @@ class _Publisher:
 
         hashes = self.windows.hashes(of_all_days=self.is_first_of_day)
         changed = _differing(hashes, former.windows)
-        is_up_to_date = not changed and former.made_from.inputs == made_from.inputs
+        is_up_to_date = not changed and former.made_from.updates_if == made_from.updates_if
         if is_up_to_date and is_as_published:
             return Publication()
 
@@ -227,7 +227,7 @@ class _Publisher:
                 aside,
             )
         if forgets:
-            self.editions.remove_older(0)
+            self.editions.remove_older(count_to_keep=0)
         return Publication("new file", len(hashes), leads)
 
     def _base_of_a_step(self, file: Path | None, made_from: _MadeFrom) -> Base | None:
@@ -271,7 +271,7 @@ _TABLES: Final = {
     ),
 }
 _SCHEMA: Final = repr(_TABLES)
-_FACTS: Final = {"inputs", "rebuilds_if", "shown_by", "stands_alone"}
+_FACTS: Final = {"updates_if", "rebuilds_if", "shown_by", "stands_alone"}
 
 
 def _prepare(draft: Draft) -> None:
@@ -293,7 +293,7 @@ def _note(draft: Draft, made_from: _MadeFrom) -> int:
     days = "select distinct lead_day from touched"
     with draft.transaction():
         db.execute("delete from pipeline.facts")
-        fill(db, "pipeline.facts", [*facts.items()])
+        insert(db, "pipeline.facts", [*facts.items()])
         db.execute(f"delete from pipeline.touched_days where day in ({days})")
         db.execute(f"insert into pipeline.touched_days select *, {edition_number} from ({days})")
 

@@ -72,7 +72,7 @@ def attached(folder: Path, file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
     the data folder.
     """
     with connection(folder) as db:
-        _opened(
+        _open_file(
             file, lambda edition: db.execute(f"attach {literal(edition)} as published (read_only)")
         )
         db.execute("use published")
@@ -81,7 +81,7 @@ def attached(folder: Path, file: Path) -> Iterator[duckdb.DuckDBPyConnection]:
 
 def attached_version(data: DataFolder) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
     """Open the edition that is published now. Raises StorageError if nothing is published yet."""
-    return attached(data.folder, _existing(data.folder / WAREHOUSE_FILE))
+    return attached(data.folder, _want_published(data.folder / WAREHOUSE_FILE))
 
 
 def check_follows_list(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
@@ -214,8 +214,9 @@ class LeadsFile:
 
 def open_published(folder: Path) -> duckdb.DuckDBPyConnection:
     """Open the published edition of leads.duckdb read-only. Raises StorageError without one."""
-    db = _opened(
-        _existing(folder / WAREHOUSE_FILE), partial(duckdb.connect, read_only=True, config=_SMALL)
+    db = _open_file(
+        _want_published(folder / WAREHOUSE_FILE),
+        partial(duckdb.connect, read_only=True, config=_SMALL),
     )
     db.execute("set TimeZone = 'UTC'")
     return db
@@ -229,7 +230,7 @@ def table_of(
     return table
 
 
-def _opened(
+def _open_file(
     link: Path, open_edition: Callable[[str], duckdb.DuckDBPyConnection]
 ) -> duckdb.DuckDBPyConnection:
     """Open the edition that is published now.
@@ -245,7 +246,7 @@ def _opened(
                 raise
 
 
-def _existing(path: Path) -> Path:
+def _want_published(path: Path) -> Path:
     if not path.exists():
         raise StorageError(
             f"{path} is missing. {how_to_publish(State(path.parent))}: it publishes."

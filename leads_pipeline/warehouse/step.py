@@ -104,12 +104,12 @@ class Step:
     def before(self) -> None:
         """Do what has to be done before anything is looked at."""
 
-    def inputs(self) -> str:
-        """Return a text. If it differs from the published file's, a copy is updated."""
+    def updates_if(self) -> str:
+        """Return a text. If any step's differs from the published file's, all update a copy."""
         return ""
 
     def rebuilds_if(self) -> str:
-        """Return a text. If it differs from the published file's, a new one is built."""
+        """Return a text. If any step's differs from the published file's, all fill a new one."""
         return ""
 
     def shown_by(self) -> str:

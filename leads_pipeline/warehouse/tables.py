@@ -153,10 +153,10 @@ def is_of(days: Sequence[date]) -> str:
     )
 
 
-def fill(db: duckdb.DuckDBPyConnection, name: str, rows: Sequence[tuple[object, ...]]) -> None:
+def insert(db: duckdb.DuckDBPyConnection, name: str, rows: Sequence[tuple[object, ...]]) -> None:
     """Insert rows, as one Arrow table: `executemany` takes a thousand times as long."""
     if rows:
         names = [name for name, *_ in db.execute(f"describe {name}").fetchall()]
         columns = [pa.array(column) for column in zip(*rows, strict=True)]
-        filled = pa.table(columns, names)  # noqa: F841 - DuckDB finds it by its name
-        db.execute(f"insert into {name} from filled")
+        inserted = pa.table(columns, names)  # noqa: F841 - DuckDB finds it by its name
+        db.execute(f"insert into {name} from inserted")

@@ -16,7 +16,7 @@ from leads_pipeline.raw.names import PUSH_SCOPE, Folder, Place
 from leads_pipeline.raw.store import Store
 from leads_pipeline.raw.windows import WindowRow, window_rows
 from leads_pipeline.warehouse.step import Draft, Step
-from leads_pipeline.warehouse.tables import fill
+from leads_pipeline.warehouse.tables import insert
 from leads_pipeline.warehouse.unpublished import recent_days
 
 _COLUMNS: Final = (
@@ -59,8 +59,8 @@ class NoteWindowStates(Step):
         self._is_first_of_day = is_first_of_day
         self._known: dict[bool, _ListedWindows] = {}
 
-    def inputs(self) -> str:
-        """What is known of the windows, but for the moments of fetches that found nothing new.
+    def updates_if(self) -> str:
+        """Return what is known of the windows, but for moments of fetches that found nothing new.
 
         The next publication notes those. Otherwise each pull would write the whole file. Windows
         from before the last 60 days are noted by the first publication of a day, which has another
@@ -82,7 +82,7 @@ class NoteWindowStates(Step):
             draft.db.execute(
                 "delete from pipeline.window_states where day >= $since", {"since": windows.since}
             )
-            fill(draft.db, "pipeline.window_states", states)
+            insert(draft.db, "pipeline.window_states", states)
 
     def _windows(self, *, of_all_days: bool) -> "_ListedWindows":
         if of_all_days not in self._known:
@@ -102,20 +102,20 @@ class NoteWindowStates(Step):
         rows = []
         for kind in LEAD_KINDS:
             folders = self._folders.folders(kind, of_all_days=of_all_days)
-            landed = _landed(folders, since, zone)
-            windows = dict.fromkeys([*configured, *landed])
+            in_folders = _windows_of(folders, since, zone)
+            windows = dict.fromkeys([*configured, *in_folders])
             rows += window_rows(self._store, kind, windows, folders, self._now)
         return _ListedWindows(rows, frozenset(configured), since)
 
 
-def _landed(folders: Iterable[str], since: date, zone: ZoneInfo) -> list[Window]:
+def _windows_of(folders: Iterable[str], since: date, zone: ZoneInfo) -> list[Window]:
     """Return the windows of these folders from that day on."""
-    landed = []
+    windows = []
     for key in folders:
         place = Place.parse(key)
         if place and place.scope != PUSH_SCOPE and place.day >= since:
-            landed.append(Window.of(place.day, Scope.parse(place.scope), zone))
-    return landed
+            windows.append(Window.of(place.day, Scope.parse(place.scope), zone))
+    return windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,15 +133,15 @@ def _what_matters(row: WindowRow, configured: AbstractSet[Window]) -> tuple[obje
         row.window.partition_key,
         row.state,
         row.leads,
-        _is_closed(row),
+        _was_fetched_after_its_end(row),
         row.failure,
         row.window in configured,
     )
 
 
-def _is_closed(row: WindowRow) -> bool:
-    """Whether it was fetched after its end."""
-    return row.fetched_at is not None and row.fetched_at >= row.window.end
+def _was_fetched_after_its_end(row: WindowRow) -> bool:
+    """Whether its newest fetch was after its end, as the column `is_closed` says."""
+    return row.fetched_at is not None and row.window.is_closed(row.fetched_at)
 
 
 def _state(row: WindowRow, configured: AbstractSet[Window]) -> tuple[object, ...]:
@@ -155,7 +155,7 @@ def _state(row: WindowRow, configured: AbstractSet[Window]) -> tuple[object, ...
         str(row.state),
         row.window.start,
         row.window.end,
-        _is_closed(row),
+        _was_fetched_after_its_end(row),
         row.leads if was_fetched or row.leads else None,
         row.fetched_at,
         failure.attempts if failure else 0,

@@ -233,7 +233,7 @@ def test_every_file_that_a_document_names_is_there() -> None:
     folders = "benchmarks|deploy|docs|examples|leads_pipeline|leads_pipeline_tests|spec"
     named = set(re.findall(rf"`((?:{folders})/[\w./-]+)`", texts()))
     assert {name for name in named if not (ROOT / name).exists()} == {
-        "leads_pipeline/sql/mart_listings_weekly.sql"
+        "leads_pipeline/features/marts/sql/mart_listings_weekly.sql"
     }
 
 

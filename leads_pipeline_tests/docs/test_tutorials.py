@@ -181,7 +181,7 @@ def test_first_run(tried: Tried) -> None:
 
 def test_first_mart(tried: Tried) -> None:
     demo = tried.folder
-    (name,) = re.findall(r"Save this as `([\w/.]+)`", text_of(TUTORIALS / "first-mart.md"))
+    (name,) = re.findall(r"Save this as\s`([\w/.]+)`", text_of(TUTORIALS / "first-mart.md"))
     (_, mart), (_, command), (_, query) = steps("first-mart.md")
     (demo / name).write_text(mart, encoding="utf-8")
     done = run(command, demo, {**bare(demo), "PYTHONPATH": str(demo)})

@@ -4,7 +4,7 @@ from dagster import AssetCheckSeverity
 
 from leads_pipeline.orchestration.checks import published_check_specs, published_checks
 from leads_pipeline.orchestration.names import PLAIN
-from leads_pipeline.orchestration.warehouse import known_branches
+from leads_pipeline.orchestration.warehouse import branches_or_published_ones
 from leads_pipeline.raw.branches import read_branches
 from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline_tests.support.house import House
@@ -33,7 +33,7 @@ def test_a_slip_in_the_file_of_names_leaves_the_names_as_they_were(house: House)
     house.publish()
     file = house.folder.parent / "branches.csv"
     store = LeadsFile(house.data)
-    branches = known_branches(file, store)
+    branches = branches_or_published_ones(file, store)
     assert branches == read_branches(file)
     file.write_text("id,name,region\n101,York,North\n101,Leeds,\n")
-    assert known_branches(file, store) == branches
+    assert branches_or_published_ones(file, store) == branches

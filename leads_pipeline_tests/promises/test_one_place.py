@@ -155,7 +155,7 @@ select scope, count(*) as leads
 from lead_facts
 group by scope
 """
-    change("sql/mart_scopes.sql", mart)
+    change("features/marts/sql/mart_scopes.sql", mart)
     printed = run("""
 house.land("applicant", [{"id": "a"}, {"id": "b"}])
 house.publish()

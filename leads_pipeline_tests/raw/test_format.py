@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 from dagster import DagsterInstance, build_init_resource_context
 
-from leads_pipeline.cli.installation import opened
+from leads_pipeline.cli.installation import open_folder
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.orchestration.resources import DataFolderResource
 from leads_pipeline.raw.data_folder import DataFolder
@@ -134,7 +134,7 @@ def test_a_new_folder_gets_the_number_and_keeps_it(folder: Path) -> None:
     settings = Settings.from_variables(os.environ)
 
     for _ in range(2):
-        opened(settings)
+        open_folder(settings)
 
     assert (folder / ".state" / "raw_format").read_text() == f"{FORMAT}\n"
     DataFolder.of(settings).want_format()
@@ -143,6 +143,6 @@ def test_a_new_folder_gets_the_number_and_keeps_it(folder: Path) -> None:
 def test_a_folder_without_a_number_opens_if_its_names_are_of_today(folder: Path) -> None:
     write(folder, {f"{WINDOW}/1794985215724783-closed-22-f9bc2f523253a2e5.parquet": ""})
 
-    opened(Settings.from_variables(os.environ))
+    open_folder(Settings.from_variables(os.environ))
 
     assert (folder / ".state" / "raw_format").exists()

@@ -68,12 +68,12 @@ def test_a_list_in_the_bucket_is_named_when_machines_exchange_what_they_know(
 ) -> None:
     bucket = FolderStore(tmp_path / "bucket")
     gate = OpenGate(tmp_path / "work", bucket)
-    gate.refresh()
+    gate.exchange_with_bucket()
 
     bucket.create("privacy/list/00000001", b"entry")
 
     with pytest.raises(StorageError, match=SENTENCE):
-        gate.refresh()
+        gate.exchange_with_bucket()
 
 
 def test_a_list_in_a_backup_is_named(tmp_path: Path) -> None:

@@ -103,8 +103,8 @@ def test_a_folder_brings_along_to_a_bucket_what_it_remembers_and_another_buckets
 ) -> None:
     key = State(tmp_path / "one").person_key()
     bucket = FolderStore(tmp_path / "bucket")
-    State(tmp_path / "one", bucket).share()
+    State(tmp_path / "one", bucket).exchange_with_bucket()
     assert State(tmp_path / "two", bucket).person_key() == key
     State(tmp_path / "three").person_key()
     with pytest.raises(SettingsError, match="another person_key"):
-        State(tmp_path / "three", bucket).share()
+        State(tmp_path / "three", bucket).exchange_with_bucket()

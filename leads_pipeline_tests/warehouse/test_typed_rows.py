@@ -206,6 +206,3 @@ def test_a_lead_without_an_id_is_told_by_its_hash_alone() -> None:
     [without, other] = rows([(lead.lead_id, lead.payload), ("sha256:" + "0" * 64, lead.payload)])
 
     assert (without["_problems"], other["_problems"]) == (["no id"], [])
-
-
-# --- whatever comes -------------------------------------------------------------------------------

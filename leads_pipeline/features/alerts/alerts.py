@@ -174,7 +174,7 @@ class Alerts:
     def tell(
         self, findings: Sequence[Finding], failed: Collection[str], now: datetime
     ) -> dict[str, bool]:
-        """Send the messages that are due. Return by channel whether that worked.
+        """Send what is due. Return by channel, and for the heartbeat, whether it got through.
 
         `failed` names the finders that couldn't look. Their earlier findings stay open.
         """

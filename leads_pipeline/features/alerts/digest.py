@@ -58,12 +58,12 @@ class Digest:
     @property
     def text(self) -> str:
         """All of it as plain text."""
-        parts = [
-            *_part("New", map(_shown, self.new)),
-            *_part("Over, or acknowledged", map(self._ended, self.over)),
-            *_part("Still open", map(_shown, self.still_open)),
+        paragraphs = [
+            *_section("New", map(_shown, self.new)),
+            *_section("Over, or acknowledged", map(self._ended, self.over)),
+            *_section("Still open", map(_shown, self.still_open)),
         ]
-        return "\n\n".join(parts) or "Alerts of leads_pipeline arrive here."
+        return "\n\n".join(paragraphs) or "Alerts of leads_pipeline arrive here."
 
     def _ended(self, over: Finding) -> str:
         message = _first_sentence(over.message)
@@ -74,12 +74,15 @@ class Digest:
         return f"{message}\nIt lasted {began}to {ended} at most."
 
 
-def _part(title: str, items: Iterable[str]) -> Iterator[str]:
-    """Return a section with its first items; nothing if there are none."""
+def _section(title: str, items: Iterable[str]) -> Iterator[str]:
+    """Yield the paragraphs of a section: its title and its first items. None without items."""
     shown = list(items)
-    if shown:
-        yield f"{title}:"
-    yield from ("- " + textwrap.indent(one, "  ").lstrip() for one in shown[:MOST_IN_FULL])
+    if not shown:
+        return
+
+    yield f"{title}:"
+    for item in shown[:MOST_IN_FULL]:
+        yield "- " + textwrap.indent(item, "  ").lstrip()
     if len(shown) > MOST_IN_FULL:
         yield f"- and {len(shown) - MOST_IN_FULL} more: `leads-pipeline findings` lists them."
 

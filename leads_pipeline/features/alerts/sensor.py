@@ -55,15 +55,14 @@ def alert_sensor(
         # first.
         note_service(context.instance, settings, data.state, now, names)
         findings, failed = find_all(Facts(settings, data, now))
-        results = alerts.tell(findings, failed, now)
-        for name, is_sent in results.items():
-            if not is_sent:
+        got_through_by_name = alerts.tell(findings, failed, now)
+        for name, got_through in got_through_by_name.items():
+            if not got_through:
                 context.log.warning(
-                    "%s: the message wasn't sent. `leads-pipeline findings` says why.", name
+                    "Nothing got through to %s. `leads-pipeline findings` says why.", name
                 )
-        return SkipReason(
-            f"Found {len(findings)}. Sent on: "
-            f"{', '.join(n for n, ok in results.items() if ok) or 'none'}."
-        )
+
+        reached = [name for name, got_through in got_through_by_name.items() if got_through]
+        return SkipReason(f"Found {len(findings)}. Reached: {', '.join(reached) or 'none'}.")
 
     return alert

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 from rich.filesize import decimal
 
-from leads_pipeline.cli.installation import filled, publish
+from leads_pipeline.cli.installation import open_existing_folder, publish
 from leads_pipeline.cli.output import Number, err
 from leads_pipeline.features.backup.restoring import end_restore
 from leads_pipeline.features.backup.restoring import restore as put_back
@@ -41,7 +41,7 @@ def backup(target: Path, keep: int) -> None:
     Exit code 1 if a file of the data folder is damaged or missing, or an old backup can't be
     deleted, 2 if there is no new backup.
     """
-    settings, data = filled()
+    settings, data = open_existing_folder()
     with err.status("Copying files that have changed"):
         done = back_up(data, target, keep, datetime.now(UTC))
 

@@ -67,7 +67,7 @@ def restore(source: Path, data: DataFolder, now: datetime) -> Restored:
     folder isn't empty, StorageError if a disk can't be read or written.
     """
     data.want_format()
-    source = _found(source, now)
+    source = _snapshot_in(source, now)
     DataFolder.at(source).want_format()
     under_way = data.folder / RESTORING
 
@@ -118,7 +118,7 @@ def end_restore(data: DataFolder) -> None:
         shutil.rmtree(data.folder / RESTORING)
 
 
-def _found(source: Path, now: datetime) -> Path:
+def _snapshot_in(source: Path, now: datetime) -> Path:
     if newest := next(reversed(snapshots(source, now)), None):
         source = newest
     if (source / ".state").is_dir():
@@ -151,7 +151,7 @@ def _want_empty(data: DataFolder) -> None:
 
 
 def _put(data: DataFolder, source: Path, under_way: Path, key: str) -> tuple[str, bool]:
-    """Put a file in its place.
+    """Put a file in its place. One that is there is replaced.
 
     Return its key, and whether it is as it was written. If not, it is left out.
     """

@@ -117,41 +117,47 @@ def back_up(data: DataFolder, target: Path, keep: int, now: datetime) -> BackedU
                 "delete each other's. Name a folder of its own. Nothing was changed.",
                 reason="another folder's backups",
             )
+
         name = now.astimezone(UTC).strftime(_NAME)
-        draft = _Draft(
-            data, target / f"{_UNFINISHED}{name}", before, BackedUp(name, is_first=before is None)
-        )
-        with _told(target, draft):
+        done = BackedUp(name, is_first=before is None)
+        draft = _Draft(data, target / f"{_UNFINISHED}{name}", before, done)
+        with _saying_what_target_lacks(target, draft):
             for unfinished in target.glob(f"{_UNFINISHED}*"):
                 # It may hold the room that this one needs.
                 shutil.rmtree(unfinished, ignore_errors=True)
             draft.fill()
             draft.publish(target / name)
-        for finish in (
-            partial(_delete_old, target, keep, now, draft.done),
-            partial(data.state.note_backup, now),
-        ):
-            try:
-                finish()
-            except StorageError as error:
-                draft.done.troubles.append(str(error))
 
-    return draft.done
+        with _noting_trouble(done):
+            _delete_old(target, keep, now, done)
+        with _noting_trouble(done):
+            data.state.note_backup(now)
+
+    return done
+
+
+@contextmanager
+def _noting_trouble(done: BackedUp) -> Iterator[None]:
+    """Note what fails once the snapshot is whole."""
+    try:
+        yield
+    except StorageError as error:
+        done.troubles.append(str(error))
 
 
 def _delete_old(target: Path, keep: int, now: datetime, done: BackedUp) -> None:
     """Delete all but the newest snapshots, and undeleted leftovers. Raises StorageError."""
     for old in snapshots(target, now)[:-keep]:
-        with _deleting(old):
+        with _naming_backup_at_fault(old):
             old.rename(target / f"{_UNFINISHED}{old.name}")
         done.removed += 1
     for unfinished in target.glob(f"{_UNFINISHED}*"):
-        with _deleting(unfinished):
+        with _naming_backup_at_fault(unfinished):
             shutil.rmtree(unfinished)
 
 
 @contextmanager
-def _deleting(old: Path) -> Iterator[None]:
+def _naming_backup_at_fault(old: Path) -> Iterator[None]:
     """Say which backup can't be deleted. Raises StorageError."""
     try:
         yield
@@ -227,7 +233,7 @@ def _check_place(data: DataFolder, target: Path) -> None:
 
 
 @contextmanager
-def _told(target: Path, draft: "_Draft") -> Iterator[None]:
+def _saying_what_target_lacks(target: Path, draft: "_Draft") -> Iterator[None]:
     """Say what the target lacks.
 
     The draft is gone afterwards, unless it was published. Sources raise StorageError.
@@ -240,6 +246,7 @@ def _told(target: Path, draft: "_Draft") -> Iterator[None]:
             "there?"
         )
         if is_full(error):
+            # Its own room counts as free.
             shutil.rmtree(draft.folder, ignore_errors=True)
             why = (
                 f"is full: a new backup needs about {draft.needed_bytes() / 1e6:.1f} MB, and "

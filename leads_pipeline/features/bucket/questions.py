@@ -71,7 +71,7 @@ def _limit_of_pulls(home: Path) -> int | None:
 
 def _store(facts: Facts, store: Store) -> str:
     seconds = round(prove(store).total_seconds())
-    facts.data.share()
+    facts.data.exchange_with_bucket()
     if abs(seconds) > _CLOCK_WARN_SECONDS:
         raise Doubt(
             f"The clocks of {store.address} and of this machine are {abs(seconds)} s apart. Set "

@@ -82,13 +82,13 @@ class S3Store:
 
     def create(self, key: str, content: bytes) -> None:
         """In one request."""
-        with self._told(key):
+        with self._naming_key(key):
             self._obstore.put(self._bucket, self._prefix + key, content, use_multipart=False)
 
     def create_once(self, key: str, content: bytes) -> bool:
         """By If-None-Match: *, in one request of any size, as parts know no condition."""
         for _ in range(_CONFLICTS):
-            with self._told(key):
+            with self._naming_key(key):
                 try:
                     self._obstore.put(
                         self._bucket,
@@ -114,7 +114,7 @@ class S3Store:
 
     def get(self, key: str) -> bytes | None:
         """In one request."""
-        with self._told(key):
+        with self._naming_key(key):
             try:
                 return bytes(self._obstore.get(self._bucket, self._prefix + key).bytes())
             except FileNotFoundError:
@@ -125,13 +125,13 @@ class S3Store:
         return sorted({*self._listed(prefix), *self._listed(prefix)})
 
     def _listed(self, prefix: str) -> Iterable[str]:
-        with self._told(prefix):
+        with self._naming_key(prefix):
             found = self._obstore.list(self._bucket, self._prefix + prefix or None)
             return [meta["path"].removeprefix(self._prefix) for chunk in found for meta in chunk]
 
     def rename(self, key: str, new_key: str) -> bool:
         """Copy on the server's side, then delete."""
-        with self._told(key):
+        with self._naming_key(key):
             try:
                 self._obstore.copy(self._bucket, self._prefix + key, self._prefix + new_key)
             except FileNotFoundError:
@@ -142,12 +142,12 @@ class S3Store:
     def delete(self, keys: Sequence[str]) -> None:
         """A request for each thousand keys."""
         if keys:
-            with self._told(keys[0]):
+            with self._naming_key(keys[0]):
                 self._obstore.delete(self._bucket, [self._prefix + key for key in keys])
 
     def modified_at(self, key: str) -> datetime | None:
         """By the bucket's clock."""
-        with self._told(key):
+        with self._naming_key(key):
             try:
                 return self._obstore.head(self._bucket, self._prefix + key)["last_modified"]
             except FileNotFoundError:
@@ -157,7 +157,7 @@ class S3Store:
         """A bucket shows no unfinished object."""
 
     @contextmanager
-    def _told(self, key: str) -> Iterator[None]:
+    def _naming_key(self, key: str) -> Iterator[None]:
         """Turn obstore's errors into our words: its own repeat what was sent and answered."""
         errors = self._obstore.exceptions
         try:

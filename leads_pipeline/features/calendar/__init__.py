@@ -1,8 +1,11 @@
 """The calendar: days with weeks, months and bank holidays, and the opening hours of branches.
 
-bank_holidays.py    LEADS_BANK_HOLIDAYS_FILE opening_hours.py    the column opening_hours of
-LEADS_BRANCHES_FILE step.py             both as tables that marts read sql/                the table
-`dates`, and the leads that come while a branch is closed
+    bank_holidays.py    LEADS_BANK_HOLIDAYS_FILE
+    opening_hours.py    the column opening_hours of LEADS_BRANCHES_FILE
+    step.py             both as tables that marts read
+    sql/                the table `dates`, and the leads that come while a branch is closed
+
+The other files are what the core asks for.
 """
 
 from typing import Final

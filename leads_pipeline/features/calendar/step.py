@@ -19,7 +19,7 @@ from leads_pipeline.raw.durable import digest_of
 from leads_pipeline.warehouse.duck import quoted
 from leads_pipeline.warehouse.publication import PublicationSettings
 from leads_pipeline.warehouse.step import FORMER, Draft, Step
-from leads_pipeline.warehouse.tables import columns_of, fill
+from leads_pipeline.warehouse.tables import columns_of, insert
 
 _HOLIDAYS: Final = "day date, name varchar"
 _HOURS: Final = "scope varchar, weekday integer, opens integer, closes integer"
@@ -36,7 +36,7 @@ class LoadCalendar(Step):
     def __init__(self, bank_holidays_file: Path | None) -> None:
         self._file = bank_holidays_file
 
-    def inputs(self) -> str:
+    def updates_if(self) -> str:
         """The bytes of the file."""
         return digest_of(self._file) if self._file else ""
 
@@ -65,7 +65,7 @@ class LoadCalendar(Step):
                 )
             return
         db.execute("delete from pipeline.bank_holidays")
-        fill(db, "pipeline.bank_holidays", [*holidays.items()])
+        insert(db, "pipeline.bank_holidays", [*holidays.items()])
 
 
 def _fill_hours(draft: Draft) -> None:
@@ -81,4 +81,4 @@ def _fill_hours(draft: Draft) -> None:
     for scope, text in written:
         with suppress(ValueError):  # which is a finding
             rows += [(scope, *hours) for hours in read_opening_hours(text)]
-    fill(db, "pipeline.opening_hours", rows)
+    insert(db, "pipeline.opening_hours", rows)

@@ -61,7 +61,7 @@ class _Page(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class Alto:
-    """Asks by this request, with these access tokens."""
+    """Asks Alto for the outcomes of leads, by this request and with these access tokens."""
 
     request: HttpRequest
     tokens: Tokens | None
@@ -71,40 +71,44 @@ class Alto:
         told = []
         with make_client(headers=self.request.headers) as http:
             for status in _OUTCOMES:
-                asked = {**interval, "lead-status": status, "max-results": str(_LEADS_OF_PAGE)}
-                for page in self._pages(http, asked):
+                parameters = {**interval, "lead-status": status, "max-results": str(_LEADS_OF_PAGE)}
+                for page in self._pages(http, parameters):
                     told += [_outcome_of(lead) for lead in page.items or ()]
         return [one for one in told if one is not None]
 
-    def _pages(self, http: httpx.Client, asked: dict[str, str]) -> Iterator[_Page]:
+    def _pages(self, http: httpx.Client, parameters: dict[str, str]) -> Iterator[_Page]:
         tokens_seen: set[str] = set()
         while True:
-            page = self._page(http, asked)
+            page = self._page(http, parameters)
             yield page
 
             next_token = page.meta.next_token if page.meta else None
             if not next_token:
                 return
             if next_token in tokens_seen or len(tokens_seen) == _PAGES_MAX:
-                raise InvalidAnswerError(f"{self._asked} was answered with pages without an end.")
+                raise InvalidAnswerError(
+                    f"{self._request_in_words} was answered with pages without an end."
+                )
             tokens_seen.add(next_token)
-            asked["next-token"] = next_token
+            parameters["next-token"] = next_token
 
-    def _page(self, http: httpx.Client, asked: Mapping[str, str]) -> _Page:
+    def _page(self, http: httpx.Client, parameters: Mapping[str, str]) -> _Page:
         token = self.tokens.get() if self.tokens else None
-        answer, body = self._answer(http, asked, token)
+        answer, body = self._answer(http, parameters, token)
         if answer.status_code == HTTPStatus.UNAUTHORIZED and self.tokens:
-            answer, body = self._answer(http, asked, self.tokens.get(token))
+            answer, body = self._answer(http, parameters, self.tokens.get(token))
 
         if answer.status_code != HTTPStatus.OK:
-            raise verdict_on(self._asked, answer, b"", _ADVICE, datetime.now(UTC))
+            raise verdict_on(self._request_in_words, answer, b"", _ADVICE, datetime.now(UTC))
         try:
             return msgspec.json.decode(body, type=_Page)
         except (ValueError, RecursionError):
-            raise InvalidAnswerError(f"{self._asked} was answered with no page of leads.") from None
+            raise InvalidAnswerError(
+                f"{self._request_in_words} was answered with no page of leads."
+            ) from None
 
     def _answer(
-        self, http: httpx.Client, asked: Mapping[str, str], token: Token | None
+        self, http: httpx.Client, parameters: Mapping[str, str], token: Token | None
     ) -> tuple[httpx.Response, bytes]:
         headers = {"accept": "application/json", "accept-encoding": "identity"}
         if token is not None:
@@ -113,17 +117,17 @@ class Alto:
         failure: LeadsPipelineError
         until = time.monotonic() + _PAGE_SECONDS
         try:
-            with http.stream("GET", self.request.url, params=asked, headers=headers) as answer:
+            with http.stream("GET", self.request.url, params=parameters, headers=headers) as answer:
                 return answer, read_body(answer, _PAGE_BYTES_MAX, until)
         except httpx.TransportError as error:
-            failure = broken_off(self._asked, error)
+            failure = broken_off(self._request_in_words, error)
         except UNUSABLE_ADDRESS:
-            failure = SettingsError(f"{self._asked} can't be sent. {ADDRESS_HINT}")
+            failure = SettingsError(f"{self._request_in_words} can't be sent. {ADDRESS_HINT}")
         # Outside of the except blocks: their errors hold the request, and with it the token.
         raise failure
 
     @property
-    def _asked(self) -> str:
+    def _request_in_words(self) -> str:
         return f"The request for outcomes to {httpx.URL(self.request.url).host}"
 
 

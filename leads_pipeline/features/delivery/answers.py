@@ -67,19 +67,20 @@ def outcome_of(
         return Outcome(version, status=status, content_type=content_type, code=code)
 
     is_final = form.is_final(event_type, status)
-    is_gone = not is_final and form.is_gone(event_type, status)
-    is_lead_gone = status == HTTPStatus.GONE and not is_gone
+    is_destination_gone = not is_final and form.is_gone(event_type, status)
+    is_lead_gone = status == HTTPStatus.GONE and not is_destination_gone
     what = ", ".join(filter(None, (content_type, code)))
+
     return Outcome(
         version,
-        _trouble(answer, what, is_final=is_final, is_gone=is_gone),
-        status,
-        content_type,
-        code,
+        trouble=_trouble(answer, what, is_final=is_final, is_gone=is_destination_gone),
+        status=status,
+        content_type=content_type,
+        code=code,
         retry_after=parse_retry_after(answer.headers.get("retry-after"), now),
         is_of_the_lead=is_final or is_lead_gone or status in OF_THE_LEAD,
         is_final=is_final,
-        is_gone=is_gone,
+        is_gone=is_destination_gone,
         is_unclear=status >= HTTPStatus.INTERNAL_SERVER_ERROR or status == HTTPStatus.MULTI_STATUS,
     )
 

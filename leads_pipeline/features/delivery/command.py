@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import click
 
-from leads_pipeline.cli.installation import existing
+from leads_pipeline.cli.installation import existing_folder
 from leads_pipeline.cli.output import LISTED, day, json_option
 from leads_pipeline.domain.contract import LEAD_KINDS, lead_in_words
 from leads_pipeline.errors import LeadsPipelineError, QuestionError, SettingsError
@@ -74,7 +74,7 @@ def deliver(context: click.Context, is_all: bool, dry_run: bool) -> None:
     """
     if context.invoked_subcommand:
         return
-    settings, data = existing()
+    settings, data = existing_folder()
     destinations = _destinations(settings)
     if dry_run:
         for destination in destinations:
@@ -106,7 +106,7 @@ def deliver(context: click.Context, is_all: bool, dry_run: bool) -> None:
 @json_option
 def status(as_json: bool) -> None:
     """Show how many leads were delivered, which ones wait, and why."""
-    _, data = existing()
+    _, data = existing_folder()
     names = ledger_names(data.folder)
     if as_json:
         told: dict[str, Any] = {}
@@ -131,7 +131,7 @@ def log(lead: str, as_json: bool) -> None:
     there if `id_there` says where it is. Nothing else of an answer is kept.
     """
     kind, lead_id = lead_of(lead)
-    _, data = existing()
+    _, data = existing_folder()
     stories = {
         name: story(ledger, kind, lead_id)
         for name, ledger in _reading(data, ledger_names(data.folder))
@@ -156,7 +156,7 @@ def ask_for_outcomes() -> None:
 
     Exit code 1 if Alto can't be asked, 2 if a setting is wrong.
     """
-    settings, data = existing()
+    settings, data = existing_folder()
     asked = [one for one in _destinations(settings) if one.outcomes]
     if not asked:
         raise SettingsError(
@@ -184,7 +184,7 @@ def retry(chosen: str | None) -> None:
 
     Each is tried for three more days. A destination that answered 410 is asked again.
     """
-    _, data = existing()
+    _, data = existing_folder()
     for name in _ledgers(data, chosen):
         with _writing(data, name) as ledger:
             done = retry_all(ledger, datetime.now(UTC).timestamp())
@@ -217,7 +217,7 @@ def replay(
             "Say which leads: --from and --to, --lead, --branch or --kind. Nothing was changed."
         )
 
-    _, data = existing()
+    _, data = existing_folder()
     lead_id = None
     if lead:
         kind, lead_id = lead_of(lead)

@@ -54,8 +54,8 @@ def note_due(
     if mark == ledger.fact("mark") and not is_first:
         return None
 
-    first = max(first, data.state.retained_before() or first)
-    ledger.forget_before(data.state.retained_before() or date.min)
+    first = max(first, data.state.anonymous_before() or first)
+    ledger.forget_before(data.state.anonymous_before() or date.min)
     error = None
     for number, (window, read) in enumerate(
         read_each(data, _changed(data, ledger, chosen, first, is_first)), start=1
@@ -128,7 +128,7 @@ def read_each(
 def _mark(data: DataFolder, now: datetime) -> str:
     if data.bucket:
         return str(now.timestamp() // _BUCKET_LOOKS.total_seconds())
-    return f"{data.state.landed_at()} {data.state.retained_before()}"
+    return f"{data.state.landed_at()} {data.state.anonymous_before()}"
 
 
 def version_of(landed: LandedVersion) -> str:

@@ -402,8 +402,8 @@ class Ledger:
             (by.total_seconds(), now),
         )
 
-    def wake(self) -> None:
-        """Make each waiting version ready now: the destination works again."""
+    def make_all_ready(self) -> None:
+        """Make each waiting version ready now."""
         self.db.execute("update versions set next_at = 0 where state = 'waiting' and next_at > 0")
 
     # --- forgetting -------------------------------------------------------------------------------
@@ -482,14 +482,17 @@ def writing_ledger(folder: Path, name: str = DEFAULT) -> Iterator[Ledger]:
     """
     path = ledger_path(folder, name)
     try:
+        # Not around the block, whose own errors aren't the ledger's.
         with storing(path):
             make_folder(path.parent)
-            with closing(sqlite3.connect(path, timeout=30)) as db:
-                path.chmod(PRIVATE_FILE_MODE)
-                db.execute("pragma synchronous = full")
-                db.executescript(_SCHEMA)
-                with db:
-                    yield Ledger(db, name)
+            db = sqlite3.connect(path, timeout=30)
+            path.chmod(PRIVATE_FILE_MODE)
+
+        with closing(db):
+            db.execute("pragma synchronous = full")
+            db.executescript(_SCHEMA)
+            with db:
+                yield Ledger(db, name)
     except sqlite3.OperationalError as error:
         raise StorageError(
             f"{path} can't be used: {error}. Check the disk and its rights."

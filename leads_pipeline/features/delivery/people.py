@@ -51,13 +51,14 @@ class DeliveredLeads(HoldsPeople):
         return {host: sorted(of_host) for host, of_host in sorted(days.items())}
 
     def notes_on(self, is_meant: IsMeant) -> list[str]:
-        """Return what came of the leads there, in sentences. Raises StorageError."""
+        """Return which leads were accepted or rejected there, in sentences. Raises StorageError."""
         notes = []
         for ledger in self._ledgers():
+            destination = _destination_of(ledger)
             for kind, lead_id, outcome, at in ledger.outcomes():
                 if is_meant((kind, lead_id)):
                     day = datetime.fromtimestamp(at, UTC).date()
-                    notes.append(f"{ledger.name}: {kind}/{lead_id} was {outcome} on {day}.")
+                    notes.append(f"{destination}: {kind}/{lead_id} was {outcome} on {day}.")
         return notes
 
     def untold(self) -> set[str]:
@@ -73,7 +74,10 @@ class DeliveredLeads(HoldsPeople):
         return hosts
 
     def confirmations(self, is_meant: IsMeant) -> list[str]:
-        """Return who has confirmed all erasures of such leads, and when. Raises StorageError."""
+        """Return who has confirmed all erasures of such leads, and when, and who isn't told.
+
+        Raises StorageError.
+        """
         lines = []
         for ledger in self._ledgers():
             name = ledger.name
@@ -85,7 +89,8 @@ class DeliveredLeads(HoldsPeople):
                     f"{shown} confirmed on {max(moments):%Y-%m-%d} that it erased the leads."
                 )
             if any(one.state == VersionState.UNWANTED for one in of_ledger):
-                lines.append(f"{name}: it isn't told of erasures. Tell those who run it.")
+                destination = _destination_of(ledger)
+                lines.append(f"{destination} isn't told of erasures. Tell those who run it.")
         return lines
 
     def forget_confirmed(self, is_meant: IsMeant) -> None:
@@ -147,6 +152,11 @@ class DeliveredLeads(HoldsPeople):
 
 def _shown(name: str, host: str) -> str:
     return host if name == DEFAULT else f"{name} ({host})"
+
+
+def _destination_of(ledger: Ledger) -> str:
+    host = ledger.fact("host")
+    return _shown(ledger.name, host) if host else ledger.name
 
 
 def _is_over(erasure: Erasure) -> bool:

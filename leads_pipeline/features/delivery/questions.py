@@ -145,7 +145,7 @@ def retry(ledger: Ledger, now: float) -> Retried:
     was_paused = float(ledger.fact("pause_until") or 0) > now
     ledger.set_fact("gone", None)
     ledger.set_fact("pause_until", None)
-    ledger.wake()
+    ledger.make_all_ready()
     waiting = ledger.db.execute(
         "update versions set due_at = ? where state = 'waiting'", (now,)
     ).rowcount

@@ -52,7 +52,7 @@ _AWAY_AFTER: Final = 5
 _LONGEST_PAUSE_SECONDS: Final = 300.0
 
 # The facts of the ledger about a destination that fails.
-_TROUBLE: Final = ("trouble", "pause_until", "pauses")
+_FACTS_OF_TROUBLE: Final = ("trouble", "pause_until", "pauses")
 
 
 @dataclass(slots=True)
@@ -129,7 +129,7 @@ def deliver(
         unread = note_due(data, ledger, destination.filter, first, clock(), begun + seconds / 2)
         if is_all:
             ledger.set_fact("pause_until", None)
-            ledger.wake()
+            ledger.make_all_ready()
 
         events = Events(data, ledger, messages, clock, unread)
         credentials = destination.form.credentials
@@ -156,7 +156,7 @@ def preview(
     first = first or today(settings.zone, now)
     with copied_ledger(data.folder, destination.name) as ledger:
         note_due(data, ledger, destination.filter, first, now, until=float("inf"))
-        ledger.wake()
+        ledger.make_all_ready()
         events = Events(data, ledger, messages, lambda: now).of(
             ledger.ready(now.timestamp(), _AT_ONCE)
         )
@@ -174,7 +174,7 @@ def _note_destination(ledger: Ledger, destination: Destination) -> None:
     ledger.set_fact("host", destination.form.host)
     address = hashlib.sha256(destination.form.address.encode()).hexdigest()
     if ledger.fact("address") != address:
-        for name in ("gone", *_TROUBLE):
+        for name in ("gone", *_FACTS_OF_TROUBLE):
             ledger.set_fact(name, None)
         ledger.set_fact("address", address)
 
@@ -240,7 +240,8 @@ class _Pass:
 
         If the suppression list grows meanwhile, the rest of these waits for the next pass.
         """
-        self.data.gate.refresh()  # another machine with the same bucket may have erased somebody
+        # Another machine with the same bucket may have erased somebody.
+        self.data.gate.exchange_with_bucket()
         newest_entry = self.data.gate.newest_entry
         events = self._wanted(self.events.of(ready))
         self._failures_in_a_row = 0
@@ -301,9 +302,11 @@ class _Pass:
         self.ledger.note_delivered(
             outcome.version, self.destination.form.host, self.clock().timestamp()
         )
+
+        # It works again, so nothing has to wait for a moment of its own.
         if self.ledger.fact("pauses"):
-            self.ledger.wake()
-        for name in _TROUBLE:
+            self.ledger.make_all_ready()
+        for name in _FACTS_OF_TROUBLE:
             self.ledger.set_fact(name, None)
 
     def _note_failure(self, outcome: Outcome, trouble: str) -> None:

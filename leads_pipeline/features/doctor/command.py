@@ -15,7 +15,7 @@ from leads_pipeline.cli.output import json_option
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.extensions import brought
 from leads_pipeline.features.doctor.questions import ask_folder, ask_leads, ask_settings
-from leads_pipeline.features.doctor.verify import verify as read_all
+from leads_pipeline.features.doctor.verify import verify as verify_files
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.seen import Light, Seen
 from leads_pipeline.raw.data_folder import DataFolder
@@ -44,8 +44,8 @@ def verify(as_json: bool) -> None:
     one is, 2 if it can't tell.
     """
     facts = facts_now()
-    facts.data.share()
-    _show(read_all(facts), as_json=as_json)
+    facts.data.exchange_with_bucket()
+    _show(verify_files(facts), as_json=as_json)
 
 
 def _answers() -> Iterator[Seen]:

@@ -39,15 +39,20 @@ def prove_folder(folder: Path) -> FileSystem:
         make_folder(place)
         with TemporaryDirectory(prefix="proof-", dir=place, ignore_cleanup_errors=True) as name:
             trial = Path(name)
-            _want_replacing(trial / "file")
+            file = trial / "file"
+            _want_replacing(file)
             _want_locks(trial)
             want_symbolic_links(trial / "link")
             return FileSystem(
-                has_hard_links=_has_hard_links(trial), syncs_folders=_syncs_folders(trial)
+                has_hard_links=_has_hard_links(file), syncs_folders=_syncs_folders(trial)
             )
 
 
 def _want_replacing(path: Path) -> None:
+    """Write the file twice. It stays for the next trial.
+
+    Raises StorageError if the second content doesn't replace the first one.
+    """
     for content in (b"first", b"second"):
         replace_file(path, content)
     if path.read_bytes() != b"second":
@@ -68,9 +73,9 @@ def _want_locks(folder: Path) -> None:
             )
 
 
-def _has_hard_links(folder: Path) -> bool:
+def _has_hard_links(file: Path) -> bool:
     with suppress(OSError):
-        (folder / "hard link").hardlink_to(folder / "file")
+        file.with_name("hard link").hardlink_to(file)
         return True
     return False
 

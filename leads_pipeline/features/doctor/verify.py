@@ -6,10 +6,10 @@ services and settings (questions.py).
 
 # ruff: noqa: S608 - only our own names are in the statements
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import NamedTuple
 
 import duckdb
 
@@ -28,11 +28,15 @@ from leads_pipeline.warehouse.load_leads import LOADED_WINDOWS, by_window
 from leads_pipeline.warehouse.published import attached, is_readable
 from leads_pipeline.words import counted
 
-# Marts that count each lead once, in a column `leads`.
-_COUNTING_MARTS: Final = ("mart_leads_daily", "mart_people_daily")
 
-# Windows with the hash of their files and the ids of their leads.
-_Windows = dict[WindowKey, tuple[str, set[str]]]
+class _Window(NamedTuple):
+    """The hash of a window's raw files, and the ids of the leads in them."""
+
+    hash: str
+    lead_ids: set[str]
+
+
+_Windows = dict[WindowKey, _Window]
 
 
 def verify(facts: Facts) -> Iterator[Seen]:
@@ -53,7 +57,8 @@ def verify(facts: Facts) -> Iterator[Seen]:
         window = (place.kind.name, place.day, place.scope)
         windows.add(window)
         if place.root != RESTRICTED:  # nothing of those is published
-            raw[window] = contents.folder.hash, {row.lead_id for row in contents.rows}
+            ids = {row.lead_id for row in contents.rows}
+            raw[window] = _Window(contents.folder.hash, ids)
 
     whole = f"{counted(files, 'file')} of {counted(len(windows), 'window')} are whole."
     yield Seen("raw files", Light.GREEN, whole)
@@ -62,13 +67,13 @@ def verify(facts: Facts) -> Iterator[Seen]:
     yield from map(seen, find(replace(facts, is_thorough=True), asked))
 
     edition = Editions(data.folder).current()
-    publish = f"{how_to_publish(data.state)}."
+    what_to_do = f"{how_to_publish(data.state)}."
 
     if edition is None:
         yield Seen(
             LEADS_DUCKDB,
             Light.RED,
-            f"leads.duckdb is missing. The raw files have the leads. {publish}",
+            f"leads.duckdb is missing. The raw files have the leads. {what_to_do}",
         )
         return
 
@@ -77,13 +82,13 @@ def verify(facts: Facts) -> Iterator[Seen]:
             LEADS_DUCKDB,
             Light.YELLOW,
             "The link leads.duckdb is missing, as in a backup. The file behind it is "
-            f".versions/{edition.name}. {publish}",
+            f".versions/{edition.name}. {what_to_do}",
         )
 
-    yield from _published(data, edition, raw, publish)
+    yield from _published(data, edition, raw, what_to_do)
 
 
-def _published(data: DataFolder, edition: Path, raw: _Windows, publish: str) -> Iterator[Seen]:
+def _published(data: DataFolder, edition: Path, raw: _Windows, what_to_do: str) -> Iterator[Seen]:
     if not (Editions(data.folder).has_its_hash() and is_readable(data.folder, edition)):
         # The next publication then reads all of it, and makes a new one.
         data.state.note_rewriting()
@@ -91,16 +96,16 @@ def _published(data: DataFolder, edition: Path, raw: _Windows, publish: str) -> 
             LEADS_DUCKDB,
             Light.RED,
             "leads.duckdb is damaged: its bytes aren't those that were published. A new one is "
-            f"made from raw files. {publish} Check the disk.",
+            f"made from raw files. {what_to_do} Check the disk.",
         )
         return
     with attached(data.folder, edition) as db:
         published = by_window(db.execute(LOADED_WINDOWS).fetchall())
-        waiting = {window for window, (hash_, _) in raw.items() if published.get(window) != hash_}
+        waiting = {key for key, window in raw.items() if published.get(key) != window.hash}
         if waiting:
             days = ", ".join(sorted({str(day) for _, day, _ in waiting}))
             yield Seen(
-                LEADS_DUCKDB, Light.YELLOW, f"Landed and not published yet: {days}. {publish}"
+                LEADS_DUCKDB, Light.YELLOW, f"Landed and not published yet: {days}. {what_to_do}"
             )
         else:
             yield Seen(
@@ -109,15 +114,19 @@ def _published(data: DataFolder, edition: Path, raw: _Windows, publish: str) -> 
                 f"{edition.name} is whole, and has every window that landed.",
             )
         for kind in LEAD_KINDS:
-            ids = {
-                lead_id
-                for window, (_, of_window) in raw.items()
-                if window[0] == kind.name and window not in waiting
-                for lead_id in of_window
-            }
-            yield _count(db, data, kind, ids)
+            yield _count(db, data, kind, _ids_of(kind, raw, waiting))
         for of_feature in brought("verifier"):
             yield from of_feature(data, db, number_of(edition))
+
+
+def _ids_of(kind: LeadKind, raw: _Windows, waiting: Collection[WindowKey]) -> set[str]:
+    """Return the ids of the leads in raw files that wait for no publication."""
+    ids = set[str]()
+    for key, window in raw.items():
+        kind_name, _, _ = key
+        if kind_name == kind.name and key not in waiting:
+            ids |= window.lead_ids
+    return ids
 
 
 def _count(db: duckdb.DuckDBPyConnection, data: DataFolder, kind: LeadKind, raw: set[str]) -> Seen:
@@ -132,17 +141,10 @@ def _count(db: duckdb.DuckDBPyConnection, data: DataFolder, kind: LeadKind, raw:
     if len(rows) != len(published):
         troubles.append(f"{len(rows) - len(published)} leads are in leads.duckdb twice.")
 
-    for mart in _COUNTING_MARTS:
-        [(leads,)] = db.execute(
-            f"select coalesce(sum(leads), 0) from {mart} where kind = $kind", {"kind": kind.name}
-        ).fetchall()
-        if leads != len(rows):
-            troubles.append(f"{mart} counts {leads} leads, and the table has {len(rows)}.")
-
     if troubles:
         troubles.append("This is a fault of the program: please report it.")
 
     only = len(published - raw)
     lost = f" {only} of them have no raw file any more." if only else ""
-    well = f"{len(rows)}, each once, in leads.duckdb and in the marts.{lost}"
+    well = f"{len(rows)}, each once, in leads.duckdb.{lost}"
     return summed_up(f"{kind.name} leads", troubles, well)

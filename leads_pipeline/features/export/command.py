@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from leads_pipeline.cli.installation import filled, publish
+from leads_pipeline.cli.installation import open_existing_folder, publish
 from leads_pipeline.cli.output import err
 from leads_pipeline.errors import QuestionError, StorageError
 from leads_pipeline.features.export.files import CELL_UNITS, FORMATS, write_export
@@ -43,7 +43,7 @@ def export(table: str, folder: Path, format_: str, is_raw: bool) -> None:
     """
     if is_raw and format_ != "csv":
         raise QuestionError("--raw is for csv. Leave it out, or say --format csv.")
-    settings, data = filled()
+    settings, data = open_existing_folder()
     if data.is_behind and (trouble := publish()):
         raise StorageError(trouble)
     with err.status("Writing"):

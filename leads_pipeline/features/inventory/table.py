@@ -78,7 +78,7 @@ class LoadInventory(Step):
     def __init__(self, inventory: Inventory) -> None:
         self._inventory = inventory
 
-    def inputs(self) -> str:
+    def updates_if(self) -> str:
         """The files of the searches."""
         return repr(self._inventory.hashes())
 

@@ -2,11 +2,11 @@
 
 They are written from leads.duckdb at each publication.
 
-step.py              which of them a publication makes
-parquet_tables.py    a tree of Parquet files for each publication
-delta.py             Delta tables, in the folder or a bucket
-people.py            whom Delta tables in a bucket hold
-questions.py         what `doctor` and `verify` ask
+    step.py              which of them a publication makes
+    parquet_tables.py    a tree of Parquet files for each publication
+    delta.py             Delta tables, in the folder or a bucket
+    people.py            whom Delta tables in a bucket hold
+    questions.py         what `doctor` and `verify` ask
 """
 
 from typing import Final

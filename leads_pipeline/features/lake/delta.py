@@ -67,7 +67,7 @@ def write_delta(folder: Path, store: Store) -> dict[str, int]:
     """
     remove_tables(folder)
     file = (folder / WAREHOUSE_FILE).resolve()
-    kept = {number_of(edition) for edition in file.parent.glob("leads-*.duckdb")}
+    editions_here = {number_of(edition) for edition in file.parent.glob("leads-*.duckdb")}
     written: dict[str, int] = {}
 
     with attached(folder, file) as db, _readable_by_group():
@@ -76,21 +76,24 @@ def write_delta(folder: Path, store: Store) -> dict[str, int]:
         )
         for table in lead_tables():
             with _telling_errors(f"{store.address}/{TABLES}/{table.name}") as uri:
-                present = _opened(uri, store.options)
-                before = _written_for(present) if present else 0
-                if before == number_of(file):
+                there = _open_table(uri, store.options)
+                written_for = _written_for(there) if there else 0
+                if written_for == number_of(file):
                     continue
-                if before not in kept:
-                    present = None
-                    before = 0
+
+                # Its edition is gone, perhaps because somebody had to go: no older file may stay.
+                if written_for not in editions_here:
+                    there = None
+                    written_for = 0
                     delete_tables(store, f"{TABLES}/{table.name}/")
-                days = {day for day, publication in publications.items() if publication > before}
+
+                days = {day for day, number in publications.items() if number > written_for}
                 is_whole = days == publications.keys()
                 _write(
                     db,
                     table,
                     days,
-                    present or uri,
+                    there or uri,
                     store.options,
                     number_of(file),
                     is_whole=is_whole,
@@ -145,7 +148,7 @@ def _write(
         )
 
 
-def _opened(uri: str, options: dict[str, str]) -> DeltaTable | None:
+def _open_table(uri: str, options: dict[str, str]) -> DeltaTable | None:
     """Open the table. None if there is none that can be read."""
     with suppress(DeltaError, OSError, ValueError):
         return DeltaTable(uri, storage_options=options)

@@ -99,7 +99,7 @@ def _write_tree(folder: Path) -> int | None:
 
 
 def count_rows(table: Path) -> int | None:
-    """Read every value of a table's files.
+    """Read every value of a table's files, which lie in a folder for each day.
 
     Return how many rows they hold, None if a file is damaged.
     """

@@ -25,27 +25,31 @@ class LeadsInDelta(HoldsPeople):
         """Return the tables that still have such leads, or that can't be read."""
         if self.data.bucket is None:
             return []
-        return [
-            f"{TABLES}/{table} in the bucket holds an erased person. Run `leads-pipeline privacy "
-            "apply` on the machine that has LEADS_TABLES=delta."
-            for kind in LEAD_KINDS
-            for table in kind.tables
-            if self._has(kind, table, is_meant)
-        ]
 
-    def _has(self, kind: LeadKind, table: str, is_meant: IsMeant) -> bool:
+        left = list[str]()
+        for kind in LEAD_KINDS:
+            for table in kind.tables:
+                left += self._left_in(kind, table, is_meant)
+        return left
+
+    def _left_in(self, kind: LeadKind, table: str, is_meant: IsMeant) -> Iterator[str]:
+        """Yield a sentence if the table still has such a lead, or can't be read."""
+        what_to_do = (
+            "Run `leads-pipeline privacy apply` on the machine that has LEADS_TABLES=delta."
+        )
         try:
-            ids = {
-                lead_id
-                for key in self.data.store.list(f"{TABLES}/{table}/")
-                for lead_id in self._ids_in(key)
-            }
+            for key in self.data.store.list(f"{TABLES}/{table}/"):
+                if any(is_meant((kind.name, lead_id)) for lead_id in self._ids_in(key)):
+                    yield f"{TABLES}/{table} in the bucket holds an erased person. {what_to_do}"
+                    return
         except (pa.ArrowException, KeyError):
-            return True
-        return any(is_meant((kind.name, lead_id)) for lead_id in ids)
+            yield (
+                f"{TABLES}/{table} in the bucket may hold an erased person, because a file of it "
+                f"can't be read. {what_to_do}"
+            )
 
     def _ids_in(self, key: str) -> Iterator[str]:
-        """The ids of a table's file, also of one that no edition needs any more."""
+        """Yield the ids of a table's file, also of one that no edition needs any more."""
         if (
             key.endswith(".parquet")
             and "/_delta_log/" not in key

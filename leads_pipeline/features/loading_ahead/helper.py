@@ -42,7 +42,7 @@ from leads_pipeline.warehouse.editions import Editions
 from leads_pipeline.warehouse.load_leads import load_windows
 from leads_pipeline.warehouse.published import attached
 from leads_pipeline.warehouse.step import Changes, Draft
-from leads_pipeline.warehouse.tables import fill
+from leads_pipeline.warehouse.tables import insert
 from leads_pipeline.warehouse.unpublished import RawWindows
 
 # A round has at least so many leads, and no more windows once it has the most. DuckDB writes a
@@ -222,7 +222,7 @@ class _Follower:
             db.execute(
                 f"create table {AHEAD}.origin (edition varchar, made_by varchar, shown_by varchar)"
             )
-            fill(db, f"{AHEAD}.origin", [origin])
+            insert(db, f"{AHEAD}.origin", [origin])
 
         return origin
 

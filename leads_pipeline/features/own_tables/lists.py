@@ -18,7 +18,7 @@ from leads_pipeline.features.own_tables.own_table import is_utf_8
 from leads_pipeline.raw.durable import digest_of, reading
 from leads_pipeline.warehouse.duck import file_name
 from leads_pipeline.warehouse.step import FORMER, Draft, Step
-from leads_pipeline.warehouse.tables import columns_of, fill
+from leads_pipeline.warehouse.tables import columns_of, insert
 
 _TEXT: Final = "nullif(trim({0}::varchar), '')"
 _AMOUNT: Final = "try_cast(replace({0}::varchar, ',', '') as decimal(18, 2))"
@@ -128,7 +128,7 @@ class LoadLists(Step):
         self._data_folder = data_folder
         self._zone = zone
 
-    def inputs(self) -> str:
+    def updates_if(self) -> str:
         """The bytes of the files, or why a folder can't be read."""
         try:
             files = [path for one in LISTS for path in list_files(one, *self._folders)]
@@ -144,14 +144,15 @@ class LoadLists(Step):
     def fill(self, draft: Draft) -> None:
         """Load them in the place of those of before, which stay if a file can't be read."""
         for one in LISTS:
-            rows, problems = self._read(one)
+            rows, problem_rows = self._read(one)
 
             with draft.transaction():
                 draft.db.execute(f"create table if not exists pipeline.{one.name} ({one.table})")
-                if problems:
-                    rows = [*_rows_before(one, draft), *problems]
+                # Half a list would be wrong: if one file can't be read, no other counts either.
+                if problem_rows:
+                    rows = [*_rows_before(one, draft), *problem_rows]
                 draft.db.execute(f"delete from pipeline.{one.name}")  # noqa: S608 - our own names
-                fill(draft.db, f"pipeline.{one.name}", rows)
+                insert(draft.db, f"pipeline.{one.name}", rows)
                 self._load_files_of_features(one, draft)
 
     def _files_of_features(self, one: OwnList) -> list[Path]:
@@ -159,19 +160,19 @@ class LoadLists(Step):
 
     def _load_files_of_features(self, one: OwnList, draft: Draft) -> None:
         """Add the rows of leads that are shown. A person can't mend the others."""
-        rows, problems = self._read_files(one, self._files_of_features(one))
-        told = [(None, *row[1:]) for row in rows]
-        if not told and not problems:
+        rows, problem_rows = self._read_files(one, self._files_of_features(one))
+        without_numbers = [(None, *row[1:]) for row in rows]
+        if not without_numbers and not problem_rows:
             return
 
         tables = [f"select lead_id from {kind.table}" for kind in LEAD_KINDS]  # noqa: S608 - our own names
-        fill(draft.db, f"pipeline.{one.name}", told)
+        insert(draft.db, f"pipeline.{one.name}", without_numbers)
         draft.db.execute(
             f"delete from pipeline.{one.name} "  # noqa: S608 - our own names
             f"where number is null and problem is null and lead_id not in "
             f"({' union all '.join(tables)})"
         )
-        fill(draft.db, f"pipeline.{one.name}", problems)
+        insert(draft.db, f"pipeline.{one.name}", problem_rows)
 
     def _read(self, one: OwnList) -> tuple[_Rows, _Rows]:
         """Return the rows of the list, and rows that say what is wrong with its files."""

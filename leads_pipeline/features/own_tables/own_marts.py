@@ -1,7 +1,7 @@
 """Marts and files of the agency's own: what lies in LEADS_MARTS_DIR becomes tables of leads.duckdb.
 
 Belongs here: which file makes which table, and the draft. Doesn't: the limits of a statement
-(own_table.py), the marts of sql/ (marts.py), answers (answers.py).
+(own_table.py), marts of the product (warehouse/marts.py), lists about leads (lists.py).
 """
 
 # ruff: noqa: S608 - only quoted names are in the statements
@@ -30,8 +30,8 @@ from leads_pipeline.features.own_tables.own_table import (
     TOO_MUCH,
     Made,
     Task,
+    error_in_words,
     make_table,
-    told,
 )
 from leads_pipeline.features.own_tables.settings import OwnTablesSettings
 from leads_pipeline.raw.data_folder import DataFolder
@@ -43,7 +43,7 @@ from leads_pipeline.warehouse.marts import Mart, read_mart
 from leads_pipeline.warehouse.publication import PublicationSettings
 from leads_pipeline.warehouse.published import Reader
 from leads_pipeline.warehouse.step import FORMER, Changes, Draft, Step
-from leads_pipeline.warehouse.tables import columns_of, comment, fill
+from leads_pipeline.warehouse.tables import columns_of, comment, insert
 
 logger = logging.getLogger(__name__)
 
@@ -177,21 +177,21 @@ def _read(one: OwnFile) -> OwnFile:
         return replace(one, problem=_NOT_READ)
     if one.file.suffix.lower() != ".sql":
         return one
-    try:
-        if not _HEADER.match(one.file.read_text(encoding="utf-8-sig")):
-            raise ValueError(one.file)
-        mart = read_mart(one.file)
-    except (OSError, ValueError):
+
+    mart = _mart_in(one.file)
+    if mart is None:
         return replace(
             one,
             problem="It has no header that can be read. A mart begins with `-- ` and what a row "
             "is, a line `-- column: description` for each column, and an empty line, in UTF-8.",
         )
+
     try:
         statements = duckdb.extract_statements(mart.statement)
         reads = tables_read(mart.statement)
     except duckdb.Error as error:
-        return replace(one, mart=mart, problem=told(error, mart.statement))
+        return replace(one, mart=mart, problem=error_in_words(error, mart.statement))
+
     if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
         return replace(
             one,
@@ -199,6 +199,15 @@ def _read(one: OwnFile) -> OwnFile:
             problem="It isn't exactly one SELECT. A PIVOT has to name its values: `in (…)`.",
         )
     return replace(one, mart=replace(mart, name=str(one.name)), reads=reads)
+
+
+def _mart_in(file: Path) -> Mart | None:
+    """Read a mart's file. None if it can't be read, or has no header as read_mart needs it."""
+    try:
+        has_header = _HEADER.match(file.read_text(encoding="utf-8-sig"))
+        return read_mart(file) if has_header else None
+    except (OSError, ValueError):
+        return None
 
 
 def _in_order(found: dict[str, OwnFile]) -> list[OwnFile]:
@@ -232,14 +241,18 @@ class MakeOwnTables(Step):
     """
 
     def __init__(
-        self, folder: Path, marts_dir: Path | None, today: date, seconds: float = SECONDS_MAX
+        self,
+        data_folder: Path,
+        marts_dir: Path | None,
+        today: date,
+        seconds_per_table: float = SECONDS_MAX,
     ) -> None:
-        self._folder = folder
+        self._data_folder = data_folder
         self._own = own_files(marts_dir)
         self._today = today
-        self._seconds = seconds
+        self._seconds_per_table = seconds_per_table
 
-    def inputs(self) -> str:
+    def updates_if(self) -> str:
         """The files, and whether the folder can be read."""
         looks = sorted((one.file, one.look) for one in self._own.files)
         return repr((looks, self._own.trouble, self._today))
@@ -262,7 +275,12 @@ class MakeOwnTables(Step):
         if not self._own.files and not self._own.trouble:
             return
         problems = _make_tables(
-            self._folder, file, self._own, self._today, self._seconds, forgets=changes.forgets
+            self._data_folder,
+            file,
+            self._own,
+            self._today,
+            self._seconds_per_table,
+            forgets=changes.forgets,
         )
         for name, problem in problems.items():
             logger.warning("%s: %s", name, problem)
@@ -279,35 +297,38 @@ def steps(data: DataFolder, settings: PublicationSettings, now: datetime) -> lis
 
 def _keep_tables(draft: Draft, own: OwnFiles) -> None:
     db = draft.db
-    files = {one.name for one in own.files}
-    [(file,)] = db.execute(
-        "select current_database()"
-    ).fetchall()  # a temporary table may have the same name
-    here = _names(db, file)
-    former = set[str]()
+    [(draft_name,)] = db.execute("select current_database()").fetchall()
+    in_draft = _names(db, draft_name)
+    in_former = set[str]()
     if draft.changes.has_former and columns_of(db, "own_tables", "pipeline", FORMER):
-        former = _names(db, FORMER)
-    for name in here | former:
-        is_kept = not draft.changes.forgets and (own.trouble is not None or name in files)
-        if name in here and not is_kept:
-            db.execute(f"drop table if exists {quoted(file)}.main.{quoted(name)}")
-            db.execute("delete from pipeline.own_tables where name = $name", {"name": name})
-        elif (
-            name not in here
-            and is_kept
-            and columns_of(db, name, database=FORMER)
-            and not columns_of(db, name)
-        ):
-            db.execute(
-                f"create table {quoted(file)}.main.{quoted(name)} as from "
-                f"{FORMER}.main.{quoted(name)}"
-            )
-            db.execute(
-                f"insert into pipeline.own_tables from {FORMER}.pipeline.own_tables where name = "
-                "$name",
-                {"name": name},
-            )
+        in_former = _names(db, FORMER)
+
+    kept = {one.name for one in own.files if one.name is not None}
+    if own.trouble is not None:  # nobody knows which files there are
+        kept = in_draft | in_former
+    if draft.changes.forgets:
+        kept = set()
+
+    # With the name of the draft, because a temporary table may have the same name.
+    for name in in_draft - kept:
+        db.execute(f"drop table if exists {quoted(draft_name)}.main.{quoted(name)}")
+        db.execute("delete from pipeline.own_tables where name = $name", {"name": name})
+    for name in (in_former & kept) - in_draft:
+        if columns_of(db, name, database=FORMER) and not columns_of(db, name):
+            _bring_back(db, draft_name, name)
     db.execute("delete from pipeline.own_tables where name is null")
+
+
+def _bring_back(db: duckdb.DuckDBPyConnection, draft_name: str, name: str) -> None:
+    """Copy a table, and what is remembered of it, from the file before."""
+    db.execute(
+        f"create table {quoted(draft_name)}.main.{quoted(name)} as from "
+        f"{FORMER}.main.{quoted(name)}"
+    )
+    db.execute(
+        f"insert into pipeline.own_tables from {FORMER}.pipeline.own_tables where name = $name",
+        {"name": name},
+    )
 
 
 def _names(db: duckdb.DuckDBPyConnection, database: str) -> set[str]:
@@ -339,7 +360,7 @@ def _make_tables(
             if own.trouble
             else "delete from pipeline.own_tables"
         )
-        fill(db, "pipeline.own_tables", notes)
+        insert(db, "pipeline.own_tables", notes)
         # On a full disk, closing the file would leave the log beside it without an error.
         db.execute("checkpoint")
     return {str(file): str(problem) for file, *_, problem in notes if problem}
@@ -352,7 +373,7 @@ def _make(one: OwnFile, folder: Path, draft: Path, seconds: float) -> Made:
     statement = one.mart.statement if one.mart else None
     columns = [*one.mart.descriptions] if one.mart else []
     try:
-        is_made, problem = make_table(
+        made = make_table(
             Task(
                 folder=str(folder),
                 leads=str(draft),
@@ -364,9 +385,9 @@ def _make(one: OwnFile, folder: Path, draft: Path, seconds: float) -> Made:
             ),
             seconds,
         )
-        if is_made:
+        if made.is_made:
             _take_over(one, folder, draft, file)
-        return is_made, problem
+        return made
     finally:
         for left in draft.parent.glob(f"{file.name}*"):  # a killed process may have left a log
             left.unlink()

@@ -67,7 +67,7 @@ _NO_HEADER: Final = (
 
 
 class Task(NamedTuple):
-    """A table to make in the file `made`: from a mart's SELECT, or from `file` as it is.
+    """A table to make in the file `made`: from a mart's SELECT, or from `file`.
 
     `folder` is the data folder. The SELECT reads the file `leads`, which is closed.
     """
@@ -81,8 +81,11 @@ class Task(NamedTuple):
     columns: Sequence[str]
 
 
-# Whether a table is made, and what is wrong. If lines of a CSV are left out, it is both.
-Made = tuple[bool, str | None]
+class Made(NamedTuple):
+    """Whether a table is made, and what is wrong. If lines of a CSV are left out, it is both."""
+
+    is_made: bool
+    problem: str | None
 
 
 def make_table(task: Task, seconds: float = SECONDS_MAX) -> Made:
@@ -98,10 +101,9 @@ def make_table(task: Task, seconds: float = SECONDS_MAX) -> Made:
             check=True,
         )
     except (subprocess.TimeoutExpired, subprocess.CalledProcessError):
-        return False, STOPPED
+        return Made(is_made=False, problem=STOPPED)
 
-    is_made, problem = json.loads(done.stdout)
-    return is_made, problem
+    return Made(*json.loads(done.stdout))
 
 
 def main() -> None:
@@ -137,51 +139,56 @@ def _make(task: Task) -> Made:
                 db.execute("set lock_configuration = true")
                 db.execute(f"create table made.main.{quoted(task.name)} as {task.statement}")
             except duckdb.Error as error:
-                return False, told(error, task.statement)
+                return Made(is_made=False, problem=error_in_words(error, task.statement))
             columns = columns_of(db, task.name, database="made")
     except (BugError, StorageError) as error:
-        return False, str(error)
+        return Made(is_made=False, problem=str(error))
     except OSError as error:
-        return False, f"It can't be read ({error.strerror})."
+        return Made(is_made=False, problem=f"It can't be read ({error.strerror}).")
+
     if columns == [*task.columns]:
-        return True, None
+        return Made(is_made=True, problem=None)
+
     missing = [name for name in task.columns if name not in columns]
     which = (
         f"It doesn't select {', '.join(missing)}."
         if missing
         else "Name them in the order of the SELECT."
     )
-    return (
-        False,
-        f"It selects {len(columns)} columns, and its header has {len(task.columns)}. {which}",
-    )
+    problem = f"It selects {len(columns)} columns, and its header has {len(task.columns)}. {which}"
+    return Made(is_made=False, problem=problem)
 
 
 def _read(db: duckdb.DuckDBPyConnection, task: Task) -> Made:
-    """Make the table of a file as it is."""
+    """Make the table of a CSV or Parquet file.
+
+    In a CSV, texts become what Excel meant by them. Lines that don't fit are left out.
+    """
     table = f"made.main.{quoted(task.name)}"
     suffix = Path(task.file).suffix.lower()
     # DuckDB leaves out lines in another encoding. If that is the header, the first row would become
     # the header.
     if suffix == ".csv" and not is_utf_8(Path(task.file)):
-        return False, NOT_UTF_8
+        return Made(is_made=False, problem=NOT_UTF_8)
 
     db.execute(f"create table {table} as from {_READERS[suffix]}", {"file": file_name(task.file)})
     if suffix != ".csv":
-        return True, None
+        return Made(is_made=True, problem=None)
 
     lines = db.execute("select distinct line from reject_errors order by line limit 10").fetchall()
     if lines and not db.execute(f"from {table} limit 1").fetchall():
-        return False, _NO_HEADER
+        return Made(is_made=False, problem=_NO_HEADER)
+
     _read_as_excel_writes(db, task.name)
     if not lines:
-        return True, None
+        return Made(is_made=True, problem=None)
+
     first = ", ".join(str(line) for (line,) in lines)
-    return (
-        True,
+    problem = (
         "Lines are left out that have more or fewer columns than the header. The first are "
-        f"{first}.",
+        f"{first}."
     )
+    return Made(is_made=True, problem=problem)
 
 
 def is_utf_8(file: Path) -> bool:
@@ -218,7 +225,7 @@ def _read_as_excel_writes(db: duckdb.DuckDBPyConnection, name: str) -> None:
                 break
 
 
-def told(error: duckdb.Error, statement: str | None) -> str:
+def error_in_words(error: duckdb.Error, statement: str | None) -> str:
     """Say what is wrong with a statement, without what may quote a lead.
 
     A file that is read as it is has none.

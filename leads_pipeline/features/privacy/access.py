@@ -91,7 +91,7 @@ class Contact:
         names = list[str]()
         others = list[str]()
         for row in lead.rows:
-            fields = [field for field in texts_of(row.payload) if not field.is_name]
+            fields = [field for field in texts_of(row.payload) if not field.is_member_name]
             names.append(
                 " ".join(
                     plain(field.text) for field in fields if field.path in FIRST_NAME | LAST_NAME
@@ -127,7 +127,9 @@ def written_by(lead: FoundLead) -> list[str]:
 
     A person judges by these whose lead it is.
     """
-    fields = [field for row in lead.rows for field in texts_of(row.payload) if not field.is_name]
+    fields = [
+        field for row in lead.rows for field in texts_of(row.payload) if not field.is_member_name
+    ]
     written = [
         field for field in fields if field.path in OWN_POSTCODE or field.path.endswith("message")
     ]
@@ -148,7 +150,9 @@ def versions_of(lead: FoundLead) -> list[dict[str, Any]]:
 
 
 def _version(content: str, rows: Sequence[Row]) -> dict[str, Any]:
-    written = [field for field in texts_of(content, _TRUTHS) if field.text and not field.is_name]
+    written = [
+        field for field in texts_of(content, _TRUTHS) if field.text and not field.is_member_name
+    ]
     return {
         "received_at": min(row.received_at for row in rows).isoformat(),
         "source": ", ".join(sorted({row.source for row in rows if row.source})),

@@ -40,14 +40,14 @@ def carry_out(
     publish: Callable[[], str | None],
     now: datetime,
     *,
-    of_all: bool = False,
-    done: Mapping[int, str] | None = None,
+    with_earlier_erasures: bool = False,
+    done_in_words: Mapping[int, str] | None = None,
 ) -> CarriedOut:
     """Carry out all open requests.
 
     Look again, and write the receipt of each. Note a request as done if nothing is left. With
-    `of_all`, look for people whose erasure was done before, too. `done` says for a request, by its
-    number, what was done.
+    `with_earlier_erasures`, look for people whose erasure was done before, too. `done_in_words`
+    says for a request, by its number, what was done.
 
     `publish` sweeps and publishes, and returns what went wrong.
     """
@@ -60,7 +60,7 @@ def carry_out(
 
     suppressed = list_of(data).read()
     entries = open_entries(suppressed)
-    looked_for = suppressed.active if of_all else entries
+    looked_for = suppressed.active if with_earlier_erasures else entries
     erasures = [entry for entry in looked_for if entry.action is Action.ERASE]
 
     left = left_of(data, erasures) | unchanged_by(data, entries)
@@ -73,7 +73,7 @@ def carry_out(
         _finish(
             data,
             entry,
-            (done or {}).get(entry.number, _DONE_LATER),
+            (done_in_words or {}).get(entry.number, _DONE_LATER),
             now,
             is_complete=entry.number not in left,
         )

@@ -14,7 +14,7 @@ from typing import Any, Final, NoReturn
 import click
 from rich.markup import escape
 
-from leads_pipeline.cli.installation import filled, publish
+from leads_pipeline.cli.installation import open_existing_folder, publish
 from leads_pipeline.cli.output import LISTED, day, err, json_option, out
 from leads_pipeline.domain.contract import lead_reference
 from leads_pipeline.errors import QuestionError
@@ -98,7 +98,7 @@ def find_(show: bool, as_json: bool, shared: bool, **given: Any) -> None:
 
     Exit code 1 if a file couldn't be read, so that something may be missing.
     """
-    _, data = filled()
+    _, data = open_existing_folder()
     if show and not sys.stdout.isatty():
         raise QuestionError(
             "--show prints personal data, and the output is no terminal. Leave it out."
@@ -163,7 +163,7 @@ def export(
     Exit code 1 if a file couldn't be read, so that something may be missing.
     """
     received = _received_on(case, received)
-    settings, data = filled()
+    settings, data = open_existing_folder()
 
     if answered is not None:
         _note_answered(data, case, answered)
@@ -224,7 +224,7 @@ def retain(dry_run: bool) -> None:
 
     Exit code 1 if a day couldn't be done, or leads.duckdb couldn't be written anew.
     """
-    settings, data = filled()
+    settings, data = open_existing_folder()
     keep_days = settings.of(PrivacySettings).keep_personal_days
     now = datetime.now(UTC)
 
@@ -260,7 +260,7 @@ def log(as_json: bool) -> None:
 
     Exit code 1 if a request isn't carried out or answered yet.
     """
-    _, data = filled()
+    _, data = open_existing_folder()
     suppressed = list_of(data).read()
     still = [*requests.open_entries(suppressed), *requests.open_access(suppressed)]
     rows = requests.log(suppressed)
@@ -482,7 +482,7 @@ def lift(
     Exit code 1 if it couldn't be published, or you answer no.
     """
     received = _received_on(case, received)
-    _, data = filled()
+    _, data = open_existing_folder()
     entries = requests.liftable(list_of(data).read(), numbers)
     named = "; ".join(map(_named, entries))
 
@@ -529,13 +529,13 @@ def apply(copy: Path | None) -> None:
     Exit code 1 if a file couldn't be read or written, or a file in quarantine/ may hold an erased
     person.
     """
-    _, data = filled()
+    _, data = open_existing_folder()
     if copy is not None:
         out.print(escape(receipt.put_list_back(data, copy, datetime.now(UTC))))
 
     data.state.note_swept(0)  # so that files are looked through that somebody put back by hand
     interrupted = [entry.number for entry in requests.open_entries(list_of(data).read())]
-    carried_out = _carry_out(data, of_all=True)
+    carried_out = _carry_out(data, with_earlier_erasures=True)
 
     for path in (receipt.receipt_path(data, number) for number in interrupted):
         if path.exists():
@@ -565,7 +565,7 @@ def _asked(
 ) -> tuple[DataFolder, Request]:
     """The data folder, and a request from the options. The leads of the person are shown."""
     received = _received_on(case, received)
-    _, data = filled()
+    _, data = open_existing_folder()
     person, found = _theirs(data, action, is_shared=shared, **given)
     return data, Request(action, person, found, received, case)
 
@@ -627,12 +627,21 @@ def _received_on(case: str, received: date | None) -> date:
 
 
 def _carry_out(
-    data: DataFolder, *, of_all: bool = False, done: Mapping[int, str] | None = None
+    data: DataFolder,
+    *,
+    with_earlier_erasures: bool = False,
+    done_in_words: Mapping[int, str] | None = None,
 ) -> CarriedOut:
-    """Sweep the folder and publish."""
+    """Carry the open requests out (see carry_out). On ctrl-C, say what is left."""
     try:
         with err.status("Sweeping the data folder and publishing"):
-            return carry_out(data, publish, datetime.now(UTC), of_all=of_all, done=done)
+            return carry_out(
+                data,
+                publish,
+                datetime.now(UTC),
+                with_earlier_erasures=with_earlier_erasures,
+                done_in_words=done_in_words,
+            )
     except KeyboardInterrupt:
         err.print(
             "Requests on the list may not be carried out yet. The next publication does it, or "
@@ -649,7 +658,7 @@ def _hand_out(data: DataFolder, request: Request, entry: Entry, done: str) -> No
         )
         done = f"{none}\n{done}"
 
-    carried_out = _carry_out(data, done={entry.number: done})
+    carried_out = _carry_out(data, done_in_words={entry.number: done})
     if carried_out.trouble is not None:
         receipt.write_receipt(
             data, entry, "The request is on the list, and isn't carried out yet.", is_complete=False

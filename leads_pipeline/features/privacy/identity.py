@@ -66,13 +66,13 @@ _DECODER: Final = json.JSONDecoder(
 class Text(NamedTuple):
     """A text or number in a lead.
 
-    `path` is its place, dotted. With `is_name` it is the name of a member there. Only a name that
-    is no plain word counts: it may be an address.
+    `path` is its place, dotted. With `is_member_name` it is the name of a member there. Only a name
+    that is no plain word counts: it may be an address.
     """
 
     path: str
     text: str
-    is_name: bool = False
+    is_member_name: bool = False
 
 
 def texts_of(payload: str, truths: Mapping[bool, str] | None = None) -> list[Text]:
@@ -97,7 +97,9 @@ def _texts_in(value: Any, truths: Mapping[bool, str] | None = None) -> list[Text
             texts.append(Text(path, value))
         elif isinstance(value, tuple):
             texts += [
-                Text(path, name, is_name=True) for name, _ in value if not name.isidentifier()
+                Text(path, name, is_member_name=True)
+                for name, _ in value
+                if not name.isidentifier()
             ]
             left += [(f"{path}.{name}" if path else name, inner) for name, inner in reversed(value)]
         elif isinstance(value, list):
@@ -119,8 +121,8 @@ class LeadRow(NamedTuple):
     @property
     def created_at(self) -> datetime:
         """When it was created, UTC. If the portal doesn't say so, at the end of its day."""
-        for path, text, is_name in texts_of(self.payload):
-            if path not in ("createdAt", "created_at") or is_name:
+        for path, text, is_member_name in texts_of(self.payload):
+            if path not in ("createdAt", "created_at") or is_member_name:
                 continue
             with suppress(ValueError, OverflowError):
                 created = datetime.fromisoformat(text)
@@ -179,8 +181,8 @@ def _version(texts: Iterable[Text]) -> Version:
     contact_texts = list[str]()
     other_texts = list[str]()
 
-    for path, text, is_name in texts:
-        if is_name or path not in _CONTACT_FIELDS:
+    for path, text, is_member_name in texts:
+        if is_member_name or path not in _CONTACT_FIELDS:
             other_texts.append(text)
             if path in OWN_POSTCODE and (postcode := postcode_key(text)):
                 postcodes.add(postcode)

@@ -25,7 +25,7 @@ def key_of_day(state: State, day: date) -> bytes | None:
 
     Once it is forgotten, return a new one each time.
     """
-    before = state.retained_before()
+    before = state.anonymous_before()
     if before is None or day >= before:
         return None
 

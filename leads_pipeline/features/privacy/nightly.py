@@ -107,7 +107,7 @@ def _weekly(due: date, data: DataFolder) -> date:
     millions of leads. On the other nights it is the same day as before: leads that have come into
     earlier days are made anonymous, and failed days are tried again.
     """
-    before = data.state.retained_before()
+    before = data.state.anonymous_before()
     return due if before is None or due - before >= _WEEK else before
 
 

@@ -36,7 +36,7 @@ class FollowList(Step):
 
     def __init__(self, data: DataFolder) -> None:
         self._data = data
-        self._is_behind = False
+        self._has_swept = False
         self._swept = Swept()
 
     def before(self) -> None:
@@ -44,9 +44,9 @@ class FollowList(Step):
 
         Other publications may go on meanwhile.
         """
-        self._is_behind = self._data.is_behind
-        if self._is_behind:
+        if self._data.is_behind:
             self._swept = sweep(self._data)
+            self._has_swept = True
 
     def shown_by(self) -> str:
         """Return the newest entry that raw follows, and the last rewriting of raw files.
@@ -55,17 +55,23 @@ class FollowList(Step):
         """
         self._swept.newest_entry = max(self._swept.newest_entry, self._data.state.swept_to())
         shown_by = self._data.shown_by(self._swept.newest_entry)
-        if not self._is_behind and shown_by != LeadsFile(self._data).shown_by():
-            # Somebody may have put an older file back. Its leads that raw has lost aren't known by
-            # their ids.
-            learn_lost(self._data)
+        if not self._has_swept:
+            self._learn_from_other_file(shown_by)
         return shown_by
+
+    def _learn_from_other_file(self, shown_by: str) -> None:
+        """Learn the ids of leads that raw has lost, if somebody may have put an older file back.
+
+        A sweep has done it already.
+        """
+        if shown_by != LeadsFile(self._data).shown_by():
+            learn_lost(self._data)
 
     def after(self, publication: Publication) -> None:
         """Forget deliveries of who is erased, and note how far the folder follows the list."""
         learn_lost_again(self._data, self._swept)
         publication.problems |= self._swept.failed
-        if self._is_behind:
+        if self._has_swept:
             log_forgotten_deliveries(self._data)
         if not publication.problems:
             self._data.state.note_swept(max(self._swept.newest_entry, self._data.state.swept_to()))
@@ -100,6 +106,6 @@ class GateForFormer:
                 f"update {leads} set message = '' where message <> '' and {is_named}", cleared
             )
 
-        before = self._data.state.retained_before()
+        before = self._data.state.anonymous_before()
         if before is not None:
             anonymise_former(db, kind, before)

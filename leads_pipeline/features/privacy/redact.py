@@ -40,7 +40,7 @@ def cut_payload(kind: LeadKind, payload: str, address: str | None) -> str:
     members: list[tuple[bytes, bytes]] = []
 
     with suppress(InvalidAnswerError):
-        members = _members(body, only_value(body), _kept(kind))
+        members = _members(body, only_value(body), _members_to_keep(kind))
 
     contacts = [value for key, value in members if text_of(key) == "contact"]
     contact = contacts[-1][1:-1] if contacts and contacts[-1].startswith(b"{") else b""
@@ -93,12 +93,12 @@ def removed_address(payload: str, key: bytes) -> str | None:
 
 
 @cache
-def _kept(of: LeadKind | ChildTable) -> dict[str, Any]:
+def _members_to_keep(of: LeadKind | ChildTable) -> dict[str, Any]:
     """Return the declared members that identify nobody, a lead's id among them."""
-    named, children = ([_ID], of.children) if isinstance(of, LeadKind) else ([], ())
-    return declared_members(
-        [*named, *(field for field in of.fields if not field.is_personal)], children
-    )
+    anonymous = [field for field in of.fields if not field.is_personal]
+    if isinstance(of, ChildTable):
+        return declared_members(anonymous, ())
+    return declared_members([_ID, *anonymous], of.children)
 
 
 def _members(body: bytes, span: tuple[int, int], kept: dict[str, Any]) -> list[tuple[bytes, bytes]]:
@@ -127,7 +127,7 @@ def _value(body: bytes, span: tuple[int, int], declared: Any) -> bytes | None:
             return None
         parts = list_parts("", body, span)
         return b"[%s]" % b",".join(
-            _written(_members(body, part, _kept(declared))) for part in parts
+            _written(_members(body, part, _members_to_keep(declared))) for part in parts
         )
 
     if declared.type is FieldType.TEXT:

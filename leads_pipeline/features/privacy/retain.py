@@ -58,11 +58,9 @@ def cut_days(data: DataFolder, before: date, *, is_dry: bool = False) -> Iterato
     with data.state.lock("retention"):
         places = _places_by_day(data, before)
         named = {kind: _named_leads(data, kind, before) for kind in LEAD_KINDS}
-        due = set(places)
-        for days in named.values():
-            due.update(days)
+        days = set(places).union(*named.values())
 
-        for day in sorted(due):
+        for day in sorted(days):
             has_failed = False
             for kind in LEAD_KINDS:
                 leads = named[kind].get(day, 0)
@@ -76,6 +74,8 @@ def cut_days(data: DataFolder, before: date, *, is_dry: bool = False) -> Iterato
                 except LeadsPipelineError as error:
                     has_failed = True
                     yield CutDay(kind, day, 0, error)
+
+            # A day that failed goes on under its key.
             if not is_dry and not has_failed:
                 forget_key_of_day(data.state, day)
 
@@ -97,7 +97,7 @@ def _named_windows(data: DataFolder, places: Sequence[Place], kind: LeadKind) ->
 
 def _cut(data: DataFolder, day: date, windows: Sequence[Place], before: date) -> None:
     """Make these windows of a day anonymous."""
-    data.state.note_retention(before)
+    data.state.note_anonymous_before(before)
     data.state.note_rewriting()
     make_key_of_day(data.state, day)
     for place in windows:

@@ -258,8 +258,10 @@ def _still_held(
         is_cleared = suppressed.hashed_lead(*key) in entry.cleared
         for row in rows:
             has_message = is_cleared and without_message(row.payload) != row.payload
-            if is_meant or has_message:
+            if is_meant:
                 held.add(f"{row.path} holds the {lead_in_words(*key)}.")
+            elif has_message:
+                held.add(f"{row.path} holds the message of the {lead_in_words(*key)}.")
 
     return held
 

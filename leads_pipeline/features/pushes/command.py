@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import click
 
-from leads_pipeline.cli.installation import opened, writable
+from leads_pipeline.cli.installation import open_folder, want_writable
 from leads_pipeline.cli.output import HOST, Number, address_of, listening
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.features.pushes.findings import SEEN
@@ -41,8 +41,8 @@ def receive(host: str, port: int) -> None:
             "carry. Make one with: openssl rand -hex 32"
         )
 
-    writable(settings)
-    data = opened(settings)
+    want_writable(settings)
+    data = open_folder(settings)
     data.want_restored()
     receiver = Receiver(data.raw, Placement(settings.scopes, settings.zone), read_secret(key))
 
@@ -55,7 +55,7 @@ def receive(host: str, port: int) -> None:
         with suppress(StorageError):  # on a full disk
             data.state.touch(SEEN)
         with suppress(StorageError):  # the bucket is away, and nothing can land
-            data.gate.refresh()
+            data.gate.exchange_with_bucket()
 
     with listening(host, port) as listener:
         address = address_of(host, listener.getsockname()[1])

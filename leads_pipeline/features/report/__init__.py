@@ -1,10 +1,10 @@
 """The report: one page of last week's figures for any browser, and by mail.
 
-content.py        the figures, of all branches or of one
-page.py           the page, with its charts
-mail.py           the mail, with the page attached
-mailing.py        when the mail is due, and who has got it
-sql/              each figure's statement, below period.sql
+    content.py        the figures, of all branches or of one
+    page.py           the page, with its charts
+    mail.py           the mail, with the page attached
+    mailing.py        when the mail is due, and who has got it
+    sql/              each figure's statement, below period.sql
 
 The other files are what the core asks for.
 """

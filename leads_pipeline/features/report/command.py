@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import click
 
-from leads_pipeline.cli.installation import filled, publish
+from leads_pipeline.cli.installation import open_existing_folder, publish
 from leads_pipeline.errors import StorageError
 from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline.words import counted
@@ -29,7 +29,7 @@ def report(is_mailed: bool) -> None:
     from leads_pipeline.features.report.mailing import send_now
     from leads_pipeline.features.report.page import write_report
 
-    settings, data = filled()
+    settings, data = open_existing_folder()
     if data.is_behind and (trouble := publish()):
         raise StorageError(trouble)
     with LeadsFile(data).reading() as db:

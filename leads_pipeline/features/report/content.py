@@ -21,7 +21,8 @@ TREND_WEEKS: Final = 13
 # In this many weeks the same weekdays come again.
 _LAST_YEAR: Final = 52
 _MINUS: Final = "\N{MINUS SIGN}"
-_DASH: Final = "\N{EN DASH}"
+# Stands for what isn't known.
+DASH: Final = "\N{EN DASH}"
 _SYMBOLS: Final = {"GBP": "£", "EUR": "€", "USD": "$"}
 
 Row = Mapping[str, Any]
@@ -71,7 +72,7 @@ class Content:
     hours: Mapping[tuple[int, int], int]
     situations: Sequence[Row]
     bands: Sequence[Row]
-    owners_to_call: int
+    owners_to_call: int | None
     missing: Mapping[str, int]
 
     @property
@@ -106,7 +107,8 @@ def read_content(db: Reader, scope: str | None = None) -> Content:
     answers = {row["scope"]: row for row in read.rows_if_there("answers", "mart_answers")}
     branches = [_branch(row, whole, answers) for row in read.rows("branches")]
     closed = next(iter(read.rows_if_there("closed", "mart_opening_hours")), None)
-    [owners_to_call] = read.rows("owners_to_call")
+    owners = next(iter(read.rows_if_there("owners_to_call", "mart_hidden_valuations")), None)
+    listings = read.rows_if_there("listings", "mart_listing_demand")
     return Content(
         days=days,
         branch=branches[0]["name"] if scope and branches else scope,
@@ -116,11 +118,11 @@ def read_content(db: Reader, scope: str | None = None) -> Content:
         closed=closed if closed and closed["leads"] else None,
         trend=_trend(days["first_day"], weeks, whole),
         sources=read.rows("sources"),
-        listings=[row | {"price": money(row)} for row in read.rows("listings")],
+        listings=[row | {"price": money(row)} for row in listings],
         hours={(row["weekday"], row["hour"]): row["leads"] for row in read.rows("hours")},
         situations=read.rows("situations"),
-        bands=read.rows("bands"),
-        owners_to_call=owners_to_call["people"],
+        bands=read.rows_if_there("bands", "mart_listing_demand"),
+        owners_to_call=owners["people"] if owners else None,
         missing=_missing(branches, whole),
     )
 
@@ -178,18 +180,21 @@ def _figures(weeks: Mapping[tuple[int, str | None], Row], whole: _Whole) -> list
 def _branch(
     row: dict[str, Any], whole: _Whole, answers: Mapping[str | None, Row]
 ) -> dict[str, Any]:
-    """Return a row of the ranking."""
+    """Return a row of the ranking with its answers, without comparisons of weeks with gaps."""
     scope = row["scope"]
-    is_known = _is_whole(whole, scope, 0)
-    if not is_known or not _is_whole(whole, scope, 1):
-        row["before"] = None
-    if not is_known or not _is_whole(whole, scope, _LAST_YEAR):
-        row["last_year"] = None
+    is_whole = _is_whole(whole, scope, 0)
+    is_compared = is_whole and _is_whole(whole, scope, 1)
+    is_compared_with_last_year = is_whole and _is_whole(whole, scope, _LAST_YEAR)
+
     answered = answers.get(scope, {})
     has_leads = answered.get("leads", 0) > 0
-    row["answered"] = answered["answered"] / answered["leads"] if has_leads else None
-    row["minutes"] = answered.get("minutes")
-    return row
+
+    return row | {
+        "before": row["before"] if is_compared else None,
+        "last_year": row["last_year"] if is_compared_with_last_year else None,
+        "answered": answered["answered"] / answered["leads"] if has_leads else None,
+        "minutes": answered.get("minutes"),
+    }
 
 
 def _trend(
@@ -228,7 +233,7 @@ def number(value: int) -> str:
 def change(now: int, before: int | None) -> str:
     """Return the difference with its sign, ±0 if there is none, and a dash if nothing is known."""
     if before is None:
-        return _DASH
+        return DASH
     return f"{now - before:+,}".replace("-", _MINUS) if now != before else "±0"
 
 
@@ -240,13 +245,13 @@ def percent(now: int, before: int | None) -> str:
 
 def share(part: float | None) -> str:
     """Return 80%."""
-    return _DASH if part is None else f"{part:.0%}"
+    return DASH if part is None else f"{part:.0%}"
 
 
 def waiting(minutes: float | None) -> str:
     """Return 25 min, 3 h 20 min or 2 days."""
     if minutes is None:
-        return _DASH
+        return DASH
     whole = round(minutes)
     if whole < 60:
         return f"{whole} min"

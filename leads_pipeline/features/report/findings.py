@@ -26,8 +26,9 @@ def report_mail(facts: Facts) -> Iterator[Finding]:
     except SettingsError as error:
         yield Finding(Level.WARNING, str(error), what_to_do, key="recipients")
         return
-    memory = Memory.read(facts.data)
+
+    memory = Memory.of_week(facts.data, facts.today)
     if recipients and memory.trouble:
         message = f"The weekly report wasn't sent to everybody. {memory.trouble}"
-        failed_at = max(memory.failed.values(), default=None)
-        yield Finding(Level.WARNING, message, what_to_do, since=failed_at, may_pass=True)
+        newest_failure_at = max(memory.failed.values(), default=None)
+        yield Finding(Level.WARNING, message, what_to_do, since=newest_failure_at, may_pass=True)

@@ -127,7 +127,7 @@ def _send(
             # Remembered before it is sent: a killed process sends nothing twice.
             memory.sent.add(recipient.key)
             memory.write(data)
-            send = partial(_send_one, server, mail, recipient, now)
+            send = partial(_send_to, server, mail, recipient, now)
             is_sent, trouble = attempt(server.name, send)
             last_trouble = trouble or last_trouble
             if is_sent:
@@ -145,9 +145,11 @@ def _send(
     return Sent(count, last_trouble)
 
 
-def _send_one(server: MailServer, mail: Mail, recipient: Recipient, now: datetime) -> str | None:
+def _send_to(server: MailServer, mail: Mail, recipient: Recipient, now: datetime) -> str | None:
     """Send it. Return a sentence if it may not have arrived: then it isn't sent a second time."""
     try:
-        return server.send(mail, [recipient.email], now, variable=VARIABLE, shown=recipient.place)
+        # One recipient alone is refused by an error, never in a sentence.
+        server.send(mail, [recipient.email], now, variable=VARIABLE, shown=recipient.place)
     except UnansweredError as error:
         return str(error)
+    return None

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from leads_pipeline.features.report.content import (
+    DASH,
     Content,
     change,
     number,
@@ -80,8 +81,9 @@ def figures(content: Content) -> Table:
         rows.append(
             Row("of the leads came while the branch was closed", "", [while_closed, "", ""])
         )
-    to_call = number(content.owners_to_call)
-    rows.append(Row("owners to call: they asked for no valuation yet", "", [to_call, "", ""]))
+    if content.owners_to_call is not None:
+        to_call = number(content.owners_to_call)
+        rows.append(Row("owners to call: they asked for no valuation yet", "", [to_call, "", ""]))
     headings = ["", "figure", "on the week before", "on the same week of last year"]
     return Table("The week", "", "", headings, rows)
 
@@ -94,7 +96,10 @@ def _changed(now: int, before: int | None) -> str:
 
 
 def branches(content: Content) -> Table:
-    """Rank the branches. Columns without any figure are left out."""
+    """List the branches by rank, as the statement orders them.
+
+    Columns without any figure are left out.
+    """
     columns = {
         "leads": [number(branch["leads"]) for branch in content.branches],
         "change": [change(branch["leads"], branch["before"]) for branch in content.branches],
@@ -105,8 +110,8 @@ def branches(content: Content) -> Table:
         "answered": [share(branch["answered"]) for branch in content.branches],
         "answer": [waiting(branch["minutes"]) for branch in content.branches],
     }
-    nothing = change(0, None)
-    shown = {heading: cells for heading, cells in columns.items() if {*cells} != {nothing}}
+    # What isn't known is a dash in each column.
+    shown = {heading: cells for heading, cells in columns.items() if {*cells} != {DASH}}
 
     rows = []
     for place, branch in enumerate(content.branches):

@@ -120,10 +120,10 @@ def simulator() -> Iterator[None]:
 # The first query. `leads-pipeline demo` ends with its answer.
 FIRST_QUERY = """\
 select scope,
-       sum(leads) filter (kind = 'applicant') as applicants,
-       sum(leads) filter (kind = 'appraisal') as appraisals,
+       count(*) filter (kind = 'applicant') as applicants,
+       count(*) filter (kind = 'appraisal') as appraisals,
        count(distinct person) as people
-from mart_people_daily
+from lead_facts
 group by scope
 order by scope"""
 
@@ -139,7 +139,7 @@ def _show_demo(session: "Session") -> None:
     folder = _short(session.settings.data_dir)
     program = _short(Path(sys.executable).with_name("leads-pipeline"))
     file = f"duckdb.connect('{folder}/leads.duckdb', read_only=True)"
-    question = f"\"import duckdb; {file}.sql('from mart_leads_daily').show()\""
+    question = f"\"import duckdb; {file}.sql('from lead_facts').show()\""
 
     click.echo(
         f"\n{click.style('What to do next', bold=True)}\n"

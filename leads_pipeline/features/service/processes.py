@@ -23,7 +23,7 @@ from typing import IO, Final
 
 import click
 
-from leads_pipeline.cli.installation import opened, writable
+from leads_pipeline.cli.installation import open_folder, want_writable
 from leads_pipeline.cli.output import address_of, listening
 from leads_pipeline.cli.session import dagster_instance
 from leads_pipeline.errors import SettingsError
@@ -84,8 +84,8 @@ def run_together(
     Then end all, and return the exit code.
     """
     listening(host, port).close()  # before anything is started
-    writable(settings)
-    data = opened(settings)
+    want_writable(settings)
+    data = open_folder(settings)
     home = dagster_home(settings)
     data.want_restored()
     # Dagster gives an .env in its working directory precedence over the environment, even its empty

@@ -66,7 +66,7 @@ def test_two_machines_with_one_bucket_have_the_same_leads_and_list(
 
     listed(list_of(one))
     one.raw.rewrite(PLACE)
-    two.share()
+    two.exchange_with_bucket()
     assert (two.state.start_date(), two.gate.newest_entry) == (DAY, one.gate.newest_entry)
     land(two, HERS)
     assert ids(one) == ids(two) == {"others"}
@@ -99,9 +99,9 @@ def test_a_folder_moves_into_a_bucket_and_back_as_the_guide_says(moto: str, tmp_
 
     moved = in_the_bucket("data")
     copy(alone.store, moved.store)
-    moved.share()
+    moved.exchange_with_bucket()
     other = in_the_bucket("other")
-    other.share()
+    other.exchange_with_bucket()
     assert (other.state.person_key(), other.state.start_date(), other.gate.newest_entry) == (
         key,
         DAY,

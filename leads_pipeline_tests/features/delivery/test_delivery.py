@@ -369,7 +369,7 @@ def test_a_lead_of_midnight_is_delivered_once_when_one_of_its_days_is_anonymous(
     agency.deliver()
     agency.house.later(days=34)
     agency.house.retain(35)
-    assert agency.house.data.state.retained_before() == NEXT_DAY
+    assert agency.house.data.state.anonymous_before() == NEXT_DAY
 
     agency.house.erase(email="j2@example.org")
     agency.deliver()

@@ -69,10 +69,11 @@ def test_a_whole_folder_is_green_and_says_how_much_it_counted(house: House) -> N
         "published",
         "applicant leads",
         "appraisal leads",
+        "marts",
         "typed tables",
     }
     assert said["raw files"] == "8 files of 8 windows are whole."
-    assert said["applicant leads"] == "13, each once, in leads.duckdb and in the marts."
+    assert said["applicant leads"] == "13, each once, in leads.duckdb."
 
 
 def test_a_damaged_raw_file_is_red_and_its_leads_are_not_missed(house: House) -> None:

@@ -135,11 +135,11 @@ def test_a_lead_that_another_machine_lands_with_an_older_list_is_not_marketed(
     other = House(tmp_path / "other")
     other.bucket = house.bucket
     other.now = house.now
-    other.data.share()
+    other.data.exchange_with_bucket()
     house.publish()
     assert house.query(marketed) == [("jane",)]
 
-    house.data.share()
+    house.data.exchange_with_bucket()
     house.object_(email=EMAIL, phone=PHONE, name="Jane Roe")
     from_work = lead("from work", email="jane@work.example", **jane)
     other.land("applicant", [from_work], DAY, "branch-102")

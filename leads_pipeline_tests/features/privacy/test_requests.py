@@ -355,7 +355,7 @@ def test_raw_files_that_were_copied_into_a_bucket_keep_an_erasure_open_and_its_c
     house.publish()
     shutil.copytree(house.folder / "raw", tmp_path / "bucket" / "raw")
     house.bucket = FolderStore(tmp_path / "bucket")
-    house.data.share()
+    house.data.exchange_with_bucket()
     assert find(house.data, Person.of(["mary@people.example"])).unread == []
     house.erase(email="ann@people.example")
     [[left]] = carry_out(house.data, lambda: None, house.now).left.values()
@@ -855,12 +855,12 @@ def test_a_machine_that_delivered_an_erased_lead_says_to_whom_and_forgets_it(
     house.land("applicant", [lead("jane", email=EMAIL, **BEFORE), lead("mary", **BEFORE)])
     house.publish()
     deliver_all(house)
-    other.data.share()
+    other.data.exchange_with_bucket()
     other.erase(email=EMAIL)
-    house.data.share()
+    house.data.exchange_with_bucket()
     house.publish()
     carry_out(other.data, lambda: None, other.now)
-    house.data.share()
+    house.data.exchange_with_bucket()
 
     work_of_night(house.data, Settings.from_variables({}), house.now, Night())
 

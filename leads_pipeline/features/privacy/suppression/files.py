@@ -92,14 +92,14 @@ class SuppressionList:
         with self._held():
             self._take_over()
             while True:
-                self._refresh()
+                self._exchange()
                 self._make_key()
                 lines = self._lines(self._here, VERSIONS)
                 entry = make(self._opened(lines, self._guarded()), len(lines) + 1)
                 if self._create([*lines, msgspec.json.encode(entry)]):
                     return entry
 
-    def refresh(self) -> None:
+    def exchange(self) -> None:
         """Exchange entries with the bucket's list, both ways.
 
         Raises StorageError if the two contradict each other.
@@ -107,7 +107,7 @@ class SuppressionList:
         if self._store is not None:
             with self._held():
                 self._take_over()
-                self._refresh()
+                self._exchange()
 
     def put_back(self, versions: Sequence[Path], now: datetime) -> list[int]:
         """Use the newest of these copies, with the key beside its folder if there is one.
@@ -146,7 +146,7 @@ class SuppressionList:
                 self._store.delete(
                     [f"{_STORED}{KEY_FILE}", *self._store.list(f"{_STORED}{VERSIONS}")]
                 )
-                self._refresh()
+                self._exchange()
 
         return lost
 
@@ -231,10 +231,10 @@ class SuppressionList:
 
     # --- the same in a bucket, and from earlier versions ------------------------------------------
 
-    def _refresh(self) -> None:
+    def _exchange(self) -> None:
         if self._store is None:
             return
-        self._refresh_key(self._store)
+        self._exchange_key(self._store)
         ours = self._lines(self._here, VERSIONS)
         theirs = self._lines(self._store, f"{_STORED}{VERSIONS}")
         if ours[: len(theirs)] != theirs[: len(ours)]:
@@ -242,7 +242,7 @@ class SuppressionList:
         if len(ours) != len(theirs):
             self._create(max(ours, theirs, key=len))
 
-    def _refresh_key(self, store: Store) -> None:
+    def _exchange_key(self, store: Store) -> None:
         key = f"{_STORED}{KEY_FILE}"
         here = self._here.get(KEY_FILE)
 
@@ -267,7 +267,7 @@ class SuppressionList:
             former = path.read_bytes() if path.exists() else b""
 
         if self._store is not None:
-            self._refresh_key(self._store)
+            self._exchange_key(self._store)
             if not self._store.list(f"{_STORED}{VERSIONS}"):
                 entries = [self._store.get(key) or b"" for key in self._store.list(_FORMER_ENTRIES)]
                 former = max(former, b"".join(entries), key=len)

@@ -97,9 +97,9 @@ class Gate:
         """Return the people whom entries of earlier versions name as the column `person` does."""
         return self.entries.read().objecting.persons
 
-    def refresh(self) -> None:
+    def exchange_with_bucket(self) -> None:
         """Exchange entries with the bucket's list, if there is a bucket."""
-        self.entries.refresh()
+        self.entries.exchange()
 
     def take_over(self, root: Path) -> None:
         """Have the list know all entries of the copy in that folder, and keep its receipts.
@@ -110,7 +110,7 @@ class Gate:
         SuppressionList(
             copy, root / "guard"
         ).read()  # makes today's form of an earlier release's list
-        SuppressionList(self.entries.folder, self.entries.guard, FolderStore(root)).refresh()
+        SuppressionList(self.entries.folder, self.entries.guard, FolderStore(root)).exchange()
         receipts = copy / "receipts"
         if receipts.is_dir():
             shutil.copytree(receipts, self.folder / "receipts", dirs_exist_ok=True)

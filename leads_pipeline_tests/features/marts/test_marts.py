@@ -524,7 +524,7 @@ def test_an_owners_property_meets_the_item_at_its_address(fresh: House) -> None:
 def test_macros_of_an_attached_file_work_but_for_those_that_read_a_table(
     published: Published,
 ) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "reference" / "macros.md").read_text(
+    page = (Path(__file__).parents[3] / "docs" / "reference" / "macros.md").read_text(
         encoding="utf-8"
     )
     calls = re.findall(r"\| `(\w+)\([^`]*\)` \|.*?\| `([^`]+)` \|", page)
