@@ -20,6 +20,7 @@ from leads_pipeline_tests.support.buckets import running_moto
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.migrations import read_migrations_once
 from leads_pipeline_tests.support.progress import show_progress
+from leads_pipeline_tests.support.publications import Folder
 from leads_pipeline_tests.support.raw_server import RawServer
 
 # The seed of the tests that choose at random. It is set here, so that all workers of pytest-xdist
@@ -123,6 +124,14 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def house(tmp_path: Path) -> House:
     """A data folder that the tests work on in this process."""
     return House(tmp_path / "house" / "data")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Folder:
+    """A data folder whose raw windows are in memory."""
+    data = tmp_path / "data"
+    data.mkdir()
+    return Folder(data)
 
 
 @pytest.fixture

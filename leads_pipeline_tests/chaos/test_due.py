@@ -7,4 +7,4 @@ from leads_pipeline_tests.support.fetches import Weeks
 
 @pytest.mark.parametrize("seed", range(40))
 def test_each_look_happens_within_a_day_of_good_time(seed: int) -> None:
-    Weeks(seed, days=40, branches=3).pass_and_judge()
+    Weeks(seed, branches=3).pass_and_judge()

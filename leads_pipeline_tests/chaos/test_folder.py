@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from leads_pipeline_tests.support.house import House
+from leads_pipeline_tests.support.house import DAY, House
 
 SCOPES = ("branch-101", "branch-102")
 
@@ -19,7 +19,7 @@ def published(house: House) -> tuple[int, dict[str, str]]:
     """Publish. How many leads an analyst finds, and the state of each branch's window."""
     house.publish()
     states = "select scope, state from mart_coverage where kind = 'applicant' and day = ?"
-    return len(house.leads("applicant")), dict(house.query(states, house.day))
+    return len(house.leads("applicant")), dict(house.query(states, DAY))
 
 
 def test_whatever_is_removed_no_window_is_said_to_be_there_that_is_not_and_what_is_published_stays(

@@ -63,7 +63,7 @@ def test_serve_lands_every_lead_over_a_restart_of_the_server_and_keeps_its_histo
         serve = ("leads-pipeline", "serve", "--port", str(free_port()))
         with me.running(*serve):
             wait_for(
-                lambda: all(me.published(kind) >= me.asked(kind, first, last) for kind in KINDS),
+                lambda: all(me.published(kind) >= me.truth(kind, first, last) for kind in KINDS),
                 400,
             )
             server.stop()

@@ -117,7 +117,7 @@ def emails_of_days(here: Installation, *ago: int) -> dict[str, str]:
     for kind, days_ago, scope in product(LEAD_KINDS, ago, here.settings.scopes):
         window = Window.of(here.day(days_ago), scope, here.settings.zone)
         branches = here.simulator.organisation.branches_of(scope.key)
-        body = book.answer(kind.name, branches, window.start, window.end, here.now)
+        body = book.answer(kind.name, branches, window.start, window.end, here.clock.now)
         for one in json.loads(body)[f"{kind.name}s"]:
             found[one["id"]] = one["contact"]["email"].strip().lower()
     return found

@@ -64,13 +64,11 @@ while True:
 
 
 @pytest.fixture(params=["folder", "bucket"])
-def address(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[str]:
+def address(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     if request.param == "folder":
         yield (tmp_path / "data").as_uri()
     else:
-        yield new_bucket(request.getfixturevalue("moto"), monkeypatch)
+        yield new_bucket(request.getfixturevalue("moto"))
     open_store.cache_clear()
 
 

@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from leads_pipeline_tests.support.newcomer import Newcomer, newcomer, wait_for
+from leads_pipeline_tests.support.newcomer import BIN, Newcomer, newcomer, wait_for
 from leads_pipeline_tests.support.serving import free_port
 
 KINDS = ("applicant", "appraisal")
@@ -87,7 +87,7 @@ def serving(me: Newcomer, *command: str) -> Iterator[tuple["subprocess.Popen[byt
     """
     log = me.folder / "serve.log"
     port = str(free_port())
-    command = command or (str(me.programs / "leads-pipeline"), "serve", "--port")
+    command = command or (str(BIN / "leads-pipeline"), "serve", "--port")
     with log.open("wb") as file:
         process = subprocess.Popen(
             [*command, port], cwd=me.folder, env=me.environment, stdout=file, stderr=file
@@ -142,7 +142,7 @@ def test_if_serve_itself_is_killed_nothing_is_left_running_and_the_next_start_br
         wait_for(lambda: not any(map(is_alive, family)), 60)
 
     with serving(me) as (process, log):
-        wait_for(lambda: all(me.published(kind) >= me.asked(kind, first, last) for kind in KINDS))
+        wait_for(lambda: all(me.published(kind) >= me.truth(kind, first, last) for kind in KINDS))
         family = descendants(process.pid)
 
         process.terminate()

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from leads_pipeline_tests.support.buckets import KEYS, made_bucket, running_moto
-from leads_pipeline_tests.support.newcomer import Newcomer, newcomer
+from leads_pipeline_tests.support.newcomer import BIN, Newcomer, newcomer
 from leads_pipeline_tests.support.postgres import running_postgres
 
 pytest.importorskip(
@@ -75,7 +75,7 @@ class Bucket:
 def kill(machine: Newcomer, moment: Callable[[], bool], *command: str) -> None:
     """Start the command, and kill it at that moment, which must come before its end."""
     process = subprocess.Popen(
-        [str(machine.programs / command[0]), *command[1:]],
+        [str(BIN / command[0]), *command[1:]],
         cwd=machine.folder,
         env=machine.environment,
         stdout=subprocess.DEVNULL,
@@ -130,7 +130,7 @@ def test_two_machines_lose_and_double_nothing_over_kills_and_an_erasure(tmp_path
         one.exported["LEADS_TABLES"] = "delta"
         last = datetime.now(ZoneInfo("Europe/London")).date() - timedelta(days=2)
         first = last - timedelta(days=DAYS - 1)
-        asked = {kind: one.asked(kind, first, last) for kind in KINDS}
+        asked = {kind: one.truth(kind, first, last) for kind in KINDS}
         assert all(asked.values())
 
         kill(one, lambda: len(bucket.keys("raw/")) > 3, *backfill(first, last))

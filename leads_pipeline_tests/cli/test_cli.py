@@ -144,7 +144,7 @@ def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(
     here: Installation, tmp_path: Path
 ) -> None:
     """Fault 109: it didn't say how many windows."""
-    here.simulator.set_faults(here.rules(here.keys([2]), Then(latency_ms=600_000)))
+    here.fail(dict.fromkeys(here.keys([2]), Then(latency_ms=600_000)))
     days = ("--from", str(here.day(3)), "--to", str(here.day(2)))
     command = [str(BIN / "leads-pipeline"), "backfill", "--kind", "applicant", *days]
     told = tmp_path / "told"
@@ -166,7 +166,7 @@ def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
 ) -> None:
     (tmp_path / "branches.csv").write_text("id,name\n102,Leeds [city]\n")
     monkeypatch.setenv("LEADS_BRANCHES_FILE", str(tmp_path / "branches.csv"))
-    here.simulator.set_faults(here.rules([here.key(3, 102)], Then(status=403)))
+    here.fail({here.key(3, 102): Then(status=403)})
 
     result = run("backfill", "--from", here.day(3), "--to", here.day(3), "--kind", "applicant")
 

@@ -89,10 +89,10 @@ def test_a_daemon_pulls_stages_and_publishes_by_itself_what_an_env_file_leads_to
     first = today - timedelta(days=29)
     last = today - timedelta(days=2)
     # The oldest are deleted while the daemon works.
-    before = {kind: me.asked(kind) for kind in KINDS}
+    before = {kind: me.truth(kind) for kind in KINDS}
     with me.running(*command, "--port", str(free_port())) as log:
-        wait_for(lambda: all(me.published(kind) >= me.asked(kind, first, last) for kind in KINDS))
+        wait_for(lambda: all(me.published(kind) >= me.truth(kind, first, last) for kind in KINDS))
         # Dagster's own commands forget their runs at the end, and our code location says so.
         assert ("DAGSTER_HOME is not set" in log.read_text()) == (command[0] != "leads-pipeline")
     for kind in KINDS:
-        assert me.published(kind) <= before[kind] | me.asked(kind)
+        assert me.published(kind) <= before[kind] | me.truth(kind)

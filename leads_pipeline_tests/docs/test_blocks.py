@@ -32,7 +32,6 @@ from leads_pipeline_tests.docs.reference_pages import QUERIES as FIRST_QUERIES
 from leads_pipeline_tests.docs.shell import BIN, bare, run
 from leads_pipeline_tests.support.buckets import KEYS, new_bucket
 from leads_pipeline_tests.support.gpg import PASSPHRASE, needs_gpg, running_gpg
-from leads_pipeline_tests.support.staging import LONDON
 
 pytestmark = pytest.mark.slow  # the installation takes ten seconds
 
@@ -68,7 +67,7 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
         environment = {
             **os.environ,
             **simulator.environment(),
-            "LEADS_TIMEZONE": LONDON.key,
+            "LEADS_TIMEZONE": "Europe/London",
             "LEADS_MARTS_DIR": str(ROOT / "examples" / "marts"),
             "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         }
@@ -132,7 +131,6 @@ def test_every_python_snippet_prints_something(
     installation: Installation,
     tmp_path: Path,
     request: pytest.FixtureRequest,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     environment = dict(installation.environment)
     folder = installation.folder
@@ -141,7 +139,7 @@ def test_every_python_snippet_prints_something(
         shutil.copytree(installation.folder / "data", folder / "data", symlinks=True)
         WriteTables(DataFolder.at(folder / "data"), "delta").after(Publication())
     if "my-bucket" in snippet:
-        bucket = new_bucket(request.getfixturevalue("moto"), monkeypatch)
+        bucket = new_bucket(request.getfixturevalue("moto"))
         for path in filter(Path.is_file, (folder / "data" / "tables").rglob("*")):
             key = path.relative_to(folder / "data").as_posix()
             open_store(f"{bucket}/leads", plain_http=True).create(key, path.read_bytes())

@@ -6,7 +6,9 @@ Nothing is decided by Dagster's events.
 import platform
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
 from dagster import (
@@ -24,13 +26,13 @@ from dagster._core.remote_origin import (
 )
 
 from leads_pipeline.domain.contract import APPLICANT, APPRAISAL, LeadKind
-from leads_pipeline.domain.window import Window
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.orchestration.asking import pull_request
 from leads_pipeline.orchestration.dead_runs import MACHINE_TAG, end_dead_runs
 from leads_pipeline.orchestration.names import PLAIN, PULL_JOB
+from leads_pipeline.portal import LeadsClient
 from leads_pipeline.raw.data_folder import DataFolder
-from leads_pipeline.raw.names import Place
+from leads_pipeline.raw.names import place_of
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.raw.windows import WindowState
 from leads_pipeline.simulator.faults import Rule, Then, When
@@ -53,15 +55,9 @@ def here(tmp_path: Path) -> Iterator[Pipeline]:
         yield started
 
 
-def by_hand(here: Pipeline, *keys: str, **tags: str) -> ExecuteInProcessResult:
-    """Pull these windows of applicants, as a person asks for them."""
-    config = {"ops": {"raw_applicant_leads": {"config": {"partition_keys": [*keys]}}}}
-    return here.execute(config if keys else None, tags, [RAW])
-
-
-def verdict(here: Pipeline, window: Window, kind: LeadKind = APPLICANT) -> str:
+def verdict(here: Pipeline, key: str, kind: LeadKind = APPLICANT) -> str:
     """The verdict on a window that failed."""
-    failure = here.row(window, kind).failure
+    failure = here.row(key, kind).failure
     return failure.verdict if failure else "none"
 
 
@@ -70,7 +66,7 @@ def verdict(here: Pipeline, window: Window, kind: LeadKind = APPLICANT) -> str:
 
 def test_windows_that_are_due_are_pulled_in_one_run_soonest_deleted_first(here: Pipeline) -> None:
     request = here.tick("pull_daily")
-    wanted = sorted(here.keys(1, 2, 3))
+    wanted = sorted(here.keys([1, 2, 3]))
     assert here.asked_for() == {"applicant": wanted, "appraisal": wanted}
 
     assert here.run(request).success
@@ -80,15 +76,14 @@ def test_windows_that_are_due_are_pulled_in_one_run_soonest_deleted_first(here: 
 
 
 def test_the_hourly_schedule_pulls_the_day_under_way(here: Pipeline) -> None:
-    result = here.run(here.tick("pull_hourly"))
+    assert here.run(here.tick("pull_hourly")).success
 
-    assert result.success
-    assert set(here.records(result)) == here.keys(0)
-    assert here.row(here.window(0)).state is WindowState.OPEN
+    assert here.shown() == dict.fromkeys(here.keys([0]), "MATERIALIZED")
+    assert here.row(here.key(0)).state is WindowState.OPEN
 
 
 def test_while_a_pull_is_under_way_or_waits_nothing_is_asked_for(here: Pipeline) -> None:
-    with here.folder.state.pulling():
+    with here.data.state.pulling():
         assert "under way" in str(here.tick())
 
     here.clock.now = datetime.now(UTC)  # Dagster's own
@@ -120,7 +115,7 @@ def test_a_pull_whose_process_was_killed_is_ended_and_what_it_left_is_asked_for(
     here.clock.now += 2 * MINUTE
 
     assert here.asked_for().keys() == {"applicant", "appraisal"}
-    assert [run.status for run in here.runs()] == [DagsterRunStatus.FAILURE]
+    assert [run.status for run in here.instance.get_runs()] == [DagsterRunStatus.FAILURE]
 
 
 def test_a_pull_of_a_clock_that_ran_ahead_keeps_no_other_waiting(here: Pipeline) -> None:
@@ -130,7 +125,7 @@ def test_a_pull_of_a_clock_that_ran_ahead_keeps_no_other_waiting(here: Pipeline)
     here.clock.now = datetime.now(UTC) - DAY
 
     assert here.asked_for().keys() == {"applicant", "appraisal"}
-    assert [run.status for run in here.runs()] == [DagsterRunStatus.FAILURE] * 2
+    assert [run.status for run in here.instance.get_runs()] == [DagsterRunStatus.FAILURE] * 2
 
 
 def test_a_command_of_another_machine_with_the_same_bucket_is_not_ended(
@@ -146,7 +141,7 @@ def test_a_command_of_another_machine_with_the_same_bucket_is_not_ended(
 
     end_dead_runs(here.instance, data, datetime.now(UTC) + HOUR, lambda _: None)
 
-    statuses = {run.tags[MACHINE_TAG]: run.status for run in here.runs()}
+    statuses = {run.tags[MACHINE_TAG]: run.status for run in here.instance.get_runs()}
     assert statuses == {"another": DagsterRunStatus.STARTED, here_too: DagsterRunStatus.FAILURE}
 
 
@@ -154,17 +149,16 @@ def test_a_pull_lands_nobody_who_was_erased_on_another_machine_with_the_same_buc
     here: Pipeline, tmp_path: Path
 ) -> None:
     bucket = FolderStore(tmp_path / "bucket")
-    here.folder = DataFolder.at(tmp_path / "work", bucket=bucket, clock=here.clock)
     other = DataFolder.at(tmp_path / "other", bucket=bucket, clock=here.clock)
+    here.bucket = bucket
     here.start()
-    window = here.window(1)
-    ids = {*here.simulator.truth("applicant", window.scope.key, window.start, window.end)}
+    ids = here.truth(APPLICANT, [here.key(1)])
     listed(list_of(other), emails=(), leads=[("applicant", ids.pop())])
 
     assert here.run(here.tick("pull_daily")).success
 
-    place = Place(APPLICANT, window.day, window.scope.key)
-    assert {row.lead_id for row in here.folder.raw.read(place).rows} == ids
+    place = place_of(APPLICANT, here.window(here.key(1)))
+    assert {row.lead_id for row in here.data.raw.read(place).rows} == ids
 
 
 # --- what fails -----------------------------------------------------------------------------------
@@ -183,7 +177,7 @@ def test_failed_windows_are_red_say_why_and_cost_the_others_nothing(here: Pipeli
 
     assert not result.success
     failed = dict.fromkeys((refused, busy, broken), "FAILED")
-    assert here.shown() == dict.fromkeys(here.keys(1, 2, 3), "MATERIALIZED") | failed
+    assert here.shown() == dict.fromkeys(here.keys([1, 2, 3]), "MATERIALIZED") | failed
     assert set(here.shown(APPRAISAL).values()) == {"MATERIALIZED"}
     said = {}
     for record in here.instance.fetch_observations(RAW, 10).records:
@@ -216,17 +210,17 @@ def test_a_client_without_the_right_to_one_kind_is_named_at_the_second_run_and_g
 ) -> None:
     """Fault 75: the first 401 may pass. A second one, with another token, is a refusal."""
     here.simulator.set_faults([Rule(Then(status=401), When(path="/appraisal-leads"))])
-    window = here.window(1)
+    key = here.key(1)
 
     here.run(here.tick())
     assert set(here.shown(APPLICANT).values()) == {"MATERIALIZED"}
-    assert verdict(here, window, APPRAISAL) == "temporary"
+    assert verdict(here, key, APPRAISAL) == "temporary"
 
     here.clock.now += 11 * MINUTE
     assert here.asked_for().keys() == {"appraisal"}
     here.run(here.tick())
-    assert verdict(here, window, APPRAISAL) == "refused"
-    assert "appraisal leads of branch-101" in str(here.row(window, APPRAISAL).failure)
+    assert verdict(here, key, APPRAISAL) == "refused"
+    assert "appraisal leads of branch-101" in str(here.row(key, APPRAISAL).failure)
 
 
 def test_a_401_beside_accepted_requests_for_the_same_branch_is_temporary(here: Pipeline) -> None:
@@ -237,18 +231,19 @@ def test_a_401_beside_accepted_requests_for_the_same_branch_is_temporary(here: P
     here.clock.now += HOUR
     here.run(here.tick())
 
-    assert verdict(here, here.window(1)) == "temporary"
+    assert verdict(here, here.key(1)) == "temporary"
 
 
 @pytest.mark.slow
 def test_a_corrected_secret_has_refused_windows_asked_for_at_the_first_tick(here: Pipeline) -> None:
+    right = here.environment["LEADS_CLIENT_SECRET"]
     here.start(LEADS_CLIENT_SECRET="wrong")
     assert not here.run(here.tick()).success
     assert set(here.shown().values()) == {"FAILED"}
     here.clock.now += HOUR
     assert here.tick() == SkipReason("No window is due.")
 
-    here.start()
+    here.start(LEADS_CLIENT_SECRET=right)
     here.clock.now += MINUTE
     assert here.run(here.tick()).success
     assert set(here.shown().values()) == {"MATERIALIZED"}
@@ -261,7 +256,7 @@ def test_windows_that_a_run_never_came_to_count_as_no_failure_and_are_asked_for_
 
     assert not here.run(here.tick()).success
 
-    waiting = {key for key in here.keys(1, 2, 3) if here.row_of(key).failure is None}
+    waiting = {key for key in here.keys([1, 2, 3]) if here.row(key).failure is None}
     assert 0 < len(waiting) < 9
     assert set(here.asked_for()["applicant"]) == waiting
 
@@ -269,7 +264,7 @@ def test_windows_that_a_run_never_came_to_count_as_no_failure_and_are_asked_for_
 def test_the_hours_that_arrive_of_a_large_window_are_kept_and_it_stays_failed(
     here: Pipeline,
 ) -> None:
-    window = here.window(1)
+    window = here.window(here.key(1))
     path = "/applicant-leads"
     midnight = f"{window.start:%Y-%m-%dT%H:%M}"
     noon = f"{window.start + 12 * HOUR:%Y-%m-%dT%H:%M}"
@@ -279,7 +274,7 @@ def test_the_hours_that_arrive_of_a_large_window_are_kept_and_it_stays_failed(
 
     assert not here.run(here.tick()).success
 
-    row = here.row(window)
+    row = here.row(here.key(1))
     assert row.state is WindowState.FAILED
     assert row.leads > 0
     assert here.shown()[here.key(1)] == "FAILED"
@@ -291,30 +286,44 @@ def test_the_hours_that_arrive_of_a_large_window_are_kept_and_it_stays_failed(
 def test_a_person_gets_each_window_that_was_asked_for_also_a_landed_one(here: Pipeline) -> None:
     first = here.key(2, 101)
     last = here.key(1, 102)
-    by_hand(here, first)
+    here.pull([first])
     here.fail({last: Then(status=403)})
     tags = {"dagster/asset_partition_range_start": first, "dagster/asset_partition_range_end": last}
 
-    result = by_hand(here, **tags)
+    before = here.asked()
 
-    assert not result.success
-    assert set(here.records(result)) == {first, here.key(2, 102), here.key(1, 101)}
+    assert not here.execute(tags=tags, assets=[RAW]).success
+
+    asked = {first, here.key(2, 102), here.key(1, 101), last}
+    assert here.asked() - before == dict.fromkeys(asked, 1)
     assert here.shown()[last] == "FAILED"
 
 
+class KilledClient(LeadsClient):
+    """A client whose run is killed after two windows."""
+
+    def fetch_windows(self, *arguments: Any) -> Iterator[Any]:
+        yield from islice(super().fetch_windows(*arguments), 2)
+        raise KilledError
+
+
+class KilledError(BaseException):
+    """A run's process ends here."""
+
+
 def test_what_a_killed_run_has_landed_is_shown_by_the_next_automatic_run(here: Pipeline) -> None:
-    here.killed_after = 2
+    here.client = KilledClient
     assert not here.run(here.tick()).success
-    here.killed_after = None
-    landed = {key for key in here.keys(1, 2, 3) if here.row_of(key).fetched_at}
+    here.client = LeadsClient
+    landed = {key for key in here.keys([1, 2, 3]) if here.row(key).fetched_at}
     assert len(here.shown()) < len(landed)
 
     # Nothing is decided by what Dagster shows: only the others are asked for.
-    assert set(here.asked_for().get("applicant", ())) == here.keys(1, 2, 3) - landed
+    assert set(here.asked_for().get("applicant", ())) == here.keys([1, 2, 3]) - landed
 
     here.clock.now += DAY
     here.run(here.tick())
-    assert here.shown() == dict.fromkeys(here.keys(1, 2, 3, 4), "MATERIALIZED")
+    assert here.shown() == dict.fromkeys(here.keys([1, 2, 3, 4]), "MATERIALIZED")
 
 
 def test_a_landed_window_that_the_portal_has_deleted_stays_green_and_a_missing_one_is_red(
@@ -322,15 +331,15 @@ def test_a_landed_window_that_the_portal_has_deleted_stays_green_and_a_missing_o
 ) -> None:
     landed = here.key(2)
     missing = here.key(3)
-    by_hand(here, landed)
+    here.pull([landed])
     here.clock.now += 40 * DAY
-    here.requests()
+    before = here.asked()
 
-    result = by_hand(here, missing, landed)
+    result = here.pull([missing, landed])
 
-    assert here.requests() == 0
+    assert here.asked() == before
     assert here.shown() == {landed: "MATERIALIZED", missing: "FAILED"}
-    assert here.row_of(missing).state is WindowState.MISSING
+    assert here.row(missing).state is WindowState.MISSING
     # Fault 107: it was promised within 12 hours.
     assert "Nobody asks for 1 window again: the portal has deleted them." in text_of_failure(result)
 
@@ -348,7 +357,7 @@ def test_a_landed_window_that_a_person_fails_to_pull_again_is_green_after_the_ne
     landed = here.key(3)
     here.fail({landed: Then(status=500)})
 
-    text = text_of_failure(by_hand(here, landed))
+    text = text_of_failure(here.pull([landed]))
     assert "Landed before: 1 window." in text
     assert "asks for" not in text
     assert here.shown()[landed] == "FAILED"
@@ -389,7 +398,7 @@ def test_raw_leads_are_fresh_if_yesterdays_windows_have_landed(here: Pipeline) -
     said = str(check.description)
     assert "1 applicant window of branch-102, 2026-11-20" in said
     assert "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20 --scope branch-102" in said
-    assert not freshness(by_hand(here, here.key(3))).passed
+    assert not freshness(here.pull([here.key(3)])).passed
 
     here.fail({})
     here.clock.now += 11 * MINUTE

@@ -38,7 +38,7 @@ def test_published_tables_say_how_many_rows_they_hold_and_what_the_publication_d
     here: Installation,
 ) -> None:
     here.pull(here.keys([2, 3]), [APPLICANT])
-    leads = len(here.truth(APPLICANT, [2, 3]))
+    leads = len(here.truth(APPLICANT, here.keys([2, 3])))
 
     here.execute(PUBLISH_JOB, tags={})
 
@@ -64,7 +64,7 @@ def test_a_run_records_each_own_table_that_it_made_also_of_files_that_came_after
     (folder / "later.csv").write_text("name\nAnn\n")
     (folder / "wrong.sql").write_text("select 1")
 
-    assert here.execute(PUBLISH_JOB, tags={}).success
+    assert here.execute(PUBLISH_JOB).success
 
     assert [*materializations(here, "names").values()] == [{"dagster/row_count": 2}]
     assert [*materializations(here, "later").values()] == [{"dagster/row_count": 1}]

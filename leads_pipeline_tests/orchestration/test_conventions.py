@@ -100,7 +100,7 @@ def test_a_failed_run_says_who_asked_for_how_many_windows_and_which_command_expl
 
         result = here.run(here.tick())
 
-        [run] = here.runs()
+        [run] = here.instance.get_runs()
         assert run.tags["leads_pipeline/windows"] == "18"
         assert run.tags["leads_pipeline/reason"] == "retry"
         assert text_of_failure(result).endswith(

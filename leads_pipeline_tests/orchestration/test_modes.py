@@ -45,7 +45,7 @@ def test_a_whole_installation_is_for_its_owner_alone(tmp_path: Path) -> None:
         next(here.data.folder.glob("raw/applicant_leads/*/*/*.parquet")).write_bytes(b"no Parquet")
         here.pull(here.keys([1, 2]), LEAD_KINDS)
         assert here.execute(INVENTORY_JOB, tags={"dagster/partition": str(here.day(0))}).success
-        assert here.execute(PUBLISH_JOB, tags={}).success
+        assert here.execute(PUBLISH_JOB).success
 
         folder = here.data.folder
         there = {path.name for path in folder.iterdir()}

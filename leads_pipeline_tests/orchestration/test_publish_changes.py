@@ -37,7 +37,8 @@ from leads_pipeline.raw.publications import Publications
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.editions import Editions
-from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE, Clock, home, tick_of
+from leads_pipeline_tests.support.installation import QUIET, Clock, home, tick_of
+from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, TWENTY, WINDOW
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
@@ -85,7 +86,9 @@ class House:
         jobs = [
             define_asset_job(job, [leads], tags=PLAIN.run_tags) for job in (PUBLISH_JOB, PULL_JOB)
         ]
-        self.definitions = Definitions([leads], jobs=jobs, resources={"data": folder})
+        self.definitions = Definitions(
+            [leads], jobs=jobs, sensors=[self.sensor], resources={"data": folder}
+        )
 
     def look_of_marts(self) -> str:
         return look_of(self.settings)
@@ -97,7 +100,11 @@ class House:
 
     def tick(self) -> RunRequest | SkipReason:
         return tick_of(
-            self.sensor, self.definitions, instance=self.instance, resources={"data": self.folder}
+            self.definitions,
+            self.sensor.name,
+            self.clock.now,
+            instance=self.instance,
+            resources={"data": self.folder},
         )
 
     def publishes(self) -> bool:
@@ -109,9 +116,8 @@ class House:
         return True
 
     def run(self, job: str, tags: Mapping[str, str] | None = None) -> None:
-        quiet = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
         self.definitions.resolve_job_def(job).execute_in_process(
-            instance=self.instance, tags=tags, run_config=quiet, raise_on_error=False
+            instance=self.instance, tags=tags, run_config=QUIET, raise_on_error=False
         )
 
     def land(self) -> None:

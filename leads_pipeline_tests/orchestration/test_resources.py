@@ -10,20 +10,15 @@ from leads_pipeline.errors import SettingsError
 from leads_pipeline.orchestration.resources import LeadsService
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
-from leads_pipeline_tests.support.small_portal import SmallPortal, served
+from leads_pipeline_tests.support.small_portal import SmallPortal, served, variables
 
 SECRET = "a-secret-that-nobody-may-see"
 
 
 def leads(folder: Path, **changes: str) -> LeadsService:
     """The service of these variables."""
-    variables = {
-        "LEADS_BASE_URL": "https://leads.example",
-        "LEADS_AUTH_URL": "https://login.example",
-        "LEADS_CLIENT_ID": "client",
-        "LEADS_CLIENT_SECRET": SECRET,
-    }
-    return LeadsService.of(Settings.from_variables(variables | changes), DataFolder.at(folder))
+    given = variables("https://leads.example", SECRET) | changes
+    return LeadsService.of(Settings.from_variables(given), DataFolder.at(folder))
 
 
 @pytest.mark.parametrize(
@@ -33,13 +28,9 @@ def test_the_token_request_has_the_scope_that_is_set_or_none(
     tmp_path: Path, variable: str, scopes: list[str] | None
 ) -> None:
     """Fault 89: LEADS_TOKEN_SCOPE couldn't be left out."""
-    with served(SmallPortal(SECRET)) as portal:
-        variables = {
-            **portal.environment(),
-            "LEADS_AUTH_METHOD": "basic",
-            "LEADS_TOKEN_SCOPE": variable,
-        }
-        leads(tmp_path, **variables).tokens().get()
+    with served(SmallPortal()) as portal:
+        scope = {"LEADS_AUTH_METHOD": "basic", "LEADS_TOKEN_SCOPE": variable}
+        leads(tmp_path, **variables(portal.base_url), **scope).tokens().get()
 
     assert [form.get("scope") for form in portal.token_forms] == [scopes]
 

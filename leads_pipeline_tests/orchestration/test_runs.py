@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from dagster import AssetKey, SensorDefinition
+from dagster import AssetKey
 
 from leads_pipeline.cli.session import Session
 from leads_pipeline.errors import SettingsError
@@ -48,21 +48,19 @@ def test_a_backfill_of_assets_pulls_each_of_its_windows(here: Installation) -> N
 def test_sensors_and_schedules_that_ticked_while_the_clock_ran_ahead_tick_again_after_a_start(
     here: Installation,
 ) -> None:
-    later = here.now + timedelta(days=2)
+    later = here.clock.now + timedelta(days=2)
     with here.daemon() as daemon:
-        for moment in (here.now, here.now + timedelta(days=400)):
-            daemon.tick_sensors(moment)
-            daemon.tick_schedules(moment)
+        for moment in (here.clock.now, here.clock.now + timedelta(days=400)):
+            daemon.tick(moment)
 
         forget_future_ticks(here.instance, later)  # each night's tick was missed
 
-        daemon.tick_sensors(later + timedelta(minutes=1))
-        daemon.tick_schedules(later + timedelta(minutes=1))
+        daemon.tick(later + timedelta(minutes=1))
 
     ticked = set()
     for state in here.instance.all_instigator_state():
         for tick in here.instance.get_ticks(state.instigator_origin_id, state.selector_id):
-            if here.now.timestamp() < tick.timestamp <= later.timestamp() + 60:
+            if here.clock.now.timestamp() < tick.timestamp <= later.timestamp() + 60:
                 ticked.add(state.instigator_name)
     assert ticked >= {"retry_failed_partitions", "publish_changes", "alert", "pull_daily"}
 
@@ -161,9 +159,7 @@ def test_a_sensor_that_somebody_stopped_is_noted_for_the_findings(here: Installa
         for sensor in repository.get_sensors():
             here.instance.stop_sensor(sensor.get_remote_origin_id(), sensor.selector_id, sensor)
 
-    retry = here.definitions.resolve_sensor_def("retry_failed_partitions")
-    assert isinstance(retry, SensorDefinition)
-    here.tick(retry)
+    here.tick("retry_failed_partitions")
 
     noted = here.data.state.service()
     assert noted

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import duckdb
 
-from leads_pipeline_tests.promises.portal import portal, variables
+from leads_pipeline_tests.support.small_portal import SmallPortal, served, variables
 
 PROGRAM: Final = str(Path(sys.executable).with_name("leads-pipeline"))
 
@@ -59,17 +59,13 @@ class Agency:
 
     def environment(self) -> dict[str, str]:
         """All variables of a command."""
-        leads_alone = {
-            name: value
-            for name, value in variables(self.address, str(self.data)).items()
-            if "INV" not in name
-        }
         return {
             "PATH": os.environ["PATH"],
             "HOME": str(self.data.parent),
             "LEADS_BRANCH_IDS": ",".join(BRANCHES),
+            "LEADS_DATA_DIR": str(self.data),
             "LEADS_START_DATE": str(DAY),
-            **leads_alone,
+            **variables(self.address),
         }
 
     def run(self, *arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
@@ -95,8 +91,8 @@ class Agency:
 def agency(data: Path) -> Iterator[Agency]:
     """Serve its portal while the block runs."""
     there = Agency(data)
-    with portal(lambda path, parameters: there.answers(path, parameters)) as address:
-        there.address = address
+    with served(SmallPortal(there.answers)) as portal:
+        there.address = portal.base_url
         yield there
 
 

@@ -8,7 +8,6 @@ runs that the round started. Runs work in this process, so that whoever kills it
 import logging
 import sys
 import warnings
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -16,20 +15,17 @@ from typing import Final
 
 from dagster import DagsterInstance, RunsFilter
 from dagster._core.definitions.reconstruct import ReconstructableRepository
-from dagster._core.execution.backfill import BulkActionStatus
 from dagster._core.instance.ref import InstanceRef
-from dagster._core.remote_origin import InProcessCodeLocationOrigin
 from dagster._core.storage.dagster_run import FINISHED_STATUSES
 from dagster._core.storage.event_log.sql_event_log import SqlEventLogStorage
-from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.workspace.context import WorkspaceProcessContext
-from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from dagster._daemon.backfill import execute_backfill_iteration
 from dagster._daemon.monitoring.run_monitoring import execute_run_monitoring_iteration
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 from dagster._daemon.sensor import execute_sensor_iteration
 from dagster._scheduler.scheduler import launch_scheduled_runs
 
+from leads_pipeline_tests.support.daemon_loops import UNFINISHED, finish, workspace_of
 from leads_pipeline_tests.support.migrations import read_migrations_once
 
 # Everything but this is as the user's dagster.yaml has it.
@@ -44,7 +40,6 @@ IN_THIS_PROCESS: Final = {
         "class": "NoOpComputeLogManager",
     },
 }
-UNFINISHED = [BulkActionStatus.REQUESTED, BulkActionStatus.FAILING, BulkActionStatus.CANCELING]
 
 
 def one_round(workspace: WorkspaceProcessContext) -> int:
@@ -60,20 +55,14 @@ def one_round(workspace: WorkspaceProcessContext) -> int:
     before = instance.get_runs_count()
     ended_before = instance.get_runs_count(ended)
     log = logging.getLogger("daemon")
-    _finish(launch_scheduled_runs(workspace, log, datetime.now(UTC), {}))
-    _finish(execute_sensor_iteration(workspace, log, None, None))
-    _finish(execute_backfill_iteration(workspace, log))
-    _finish(execute_run_monitoring_iteration(workspace, log))
-    _finish(QueuedRunCoordinatorDaemon(interval_seconds=0).run_iteration(workspace))
+    finish(launch_scheduled_runs(workspace, log, datetime.now(UTC), {}))
+    finish(execute_sensor_iteration(workspace, log, None, None))
+    finish(execute_backfill_iteration(workspace, log))
+    finish(execute_run_monitoring_iteration(workspace, log))
+    finish(QueuedRunCoordinatorDaemon(interval_seconds=0).run_iteration(workspace))
     # Old runs may be deleted meanwhile.
     runs = max(0, instance.get_runs_count() - before, instance.get_runs_count(ended) - ended_before)
     return runs + sum(len(instance.get_backfills(status=status)) for status in UNFINISHED)
-
-
-def _finish(iteration: Iterable[object]) -> None:
-    for error in iteration:
-        if error is not None:
-            raise RuntimeError(str(error))
 
 
 def look_up_once() -> None:
@@ -99,14 +88,10 @@ def main() -> None:
     look_up_once()
     home = Path(sys.argv[1])
     home.mkdir(parents=True, exist_ok=True)
-    location = InProcessCodeLocationOrigin(
-        LoadableTargetOrigin(module_name="leads_pipeline.definitions"),
-        location_name="leads_pipeline",
-    )
     reference = InstanceRef.from_dir(str(home), overrides=IN_THIS_PROCESS)
     with (
         DagsterInstance.from_ref(reference) as instance,
-        WorkspaceProcessContext(instance, InProcessWorkspaceLoadTarget([location])) as workspace,
+        workspace_of(instance) as workspace,
     ):
         for _ in sys.stdin:
             sys.stdout.write(f"{one_round(workspace)}\n")

@@ -4,7 +4,6 @@ Belongs here: how the command and a portal that pushes run there. Doesn't: the f
 (support/system_calls.py), what must hold after it (test_kills_and_full_disks.py).
 """
 
-import json
 import os
 import signal
 import sys
@@ -15,8 +14,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
-from urllib.error import URLError
-from urllib.request import ProxyHandler, Request, build_opener
+
+import httpx
 
 from leads_pipeline.cli import main
 
@@ -70,26 +69,19 @@ def _push(
     leads: Sequence[Mapping[str, Any]],
     acknowledged: Path,
 ) -> None:
-    headers = {
-        "Authorization": environment["LEADS_RECEIVE_KEY"],
-        "Content-Type": "application/json",
-    }
+    headers = {"Authorization": environment["LEADS_RECEIVE_KEY"]}
     # The environment, which has proxies, is replaced meanwhile.
-    opener = build_opener(ProxyHandler({}))
-    for lead in leads:
-        request = Request(
-            f"http://127.0.0.1:{port}/leads", json.dumps({"applicants": [lead]}).encode(), headers
-        )
-        for _ in range(600):  # a minute, as a busy machine takes its time to start the receiver
-            try:
-                with opener.open(request) as answer:
-                    assert answer.status == 200
-            except URLError as error:
-                if hasattr(error, "code"):
-                    break
-                time.sleep(0.1)  # it isn't listening yet
-            else:
+    with httpx.Client(headers=headers, trust_env=False, timeout=60) as portal:
+        for lead in leads:
+            if _is_acknowledged(portal, f"http://127.0.0.1:{port}/leads", lead):
                 with acknowledged.open("a") as file:
                     file.write(f"{lead['id']}\n")
-                break
     os.kill(os.getpid(), signal.SIGINT)  # ctrl-C
+
+
+def _is_acknowledged(portal: httpx.Client, address: str, lead: Mapping[str, Any]) -> bool:
+    for _ in range(600):  # a minute, as a busy machine takes its time to start the receiver
+        with suppress(httpx.TransportError):
+            return portal.post(address, json={"applicants": [lead]}).status_code == 200
+        time.sleep(0.1)  # it isn't listening yet
+    return False

@@ -89,14 +89,10 @@ class Lead:
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """A version that left the portal and was received, by a pull of the window that starts then, or
-    by a push.
-    """
+    """A version that left the portal and was received, by a pull or by a push."""
 
     lead: Lead
     version: Version
-    moment: datetime
-    start: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +126,7 @@ class Portal:
         """Deliver the lead as it is now. It counts as received if the answer is 200."""
         version = lead.at(self.now()) or lead.versions[0]
         if deliver(f'{{"{lead.kind}": {lead.payload(version)}}}'.encode()) == 200:
-            self.handed.append(Handed(lead, version, self.now()))
+            self.handed.append(Handed(lead, version))
 
     def received(self, kind: str) -> dict[str, tuple[str, str, datetime]]:
         """Each lead that was received, by its id, as it was received last."""
@@ -178,7 +174,7 @@ class Portal:
                 and start <= version.created_at <= end
             ]
             self.answered.append(Answered(kind, branch, start, end, now))
-            self.handed += [Handed(lead, version, now, start) for lead, version in found]
+            self.handed += [Handed(lead, version) for lead, version in found]
         return f'{{"{kind}s":[{",".join(lead.payload(version) for lead, version in found)}]}}'
 
 

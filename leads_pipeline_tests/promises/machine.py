@@ -5,7 +5,6 @@ Belongs here: starting and ending processes, by commands alone. Doesn't: what ha
 (weeks.py), and what must hold (test_weeks.py).
 """
 
-import http.client
 import os
 import shutil
 import signal
@@ -17,12 +16,14 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
+import duckdb
+import httpx
 import pytest
 
-from leads_pipeline_tests.promises.portal import variables
 from leads_pipeline_tests.support.serving import free_port, listens
+from leads_pipeline_tests.support.small_portal import variables
 
 KEY: Final = "0123456789abcdef-key"
 PROGRAM: Final = str(Path(sys.executable).parent / "leads-pipeline")
@@ -100,7 +101,7 @@ class Machine:
 
     folder: Path
     clock: Clock
-    settings: dict[str, str]
+    settings: dict[str, str] = field(default_factory=dict)
     _daemon: "subprocess.Popen[str] | None" = None
     _receiver: "subprocess.Popen[str] | None" = None
     _port: int = 0
@@ -117,12 +118,8 @@ class Machine:
         """Start with these settings; at first, and when they have changed."""
         self.stop()
         self.settings = {
-            **{
-                name: text
-                for name, text in variables(address, str(self.data)).items()
-                if name.startswith("LEADS_")
-            },
-            "LEADS_CLIENT_SECRET": secret,
+            **variables(address, secret),
+            "LEADS_DATA_DIR": str(self.data),
             "LEADS_RECEIVE_KEY": KEY,
             **more,
         }
@@ -210,14 +207,14 @@ class Machine:
             while not listens(self._port):
                 assert time.monotonic() < deadline, self.output()
                 time.sleep(0.05)
-        connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=PATIENCE_SECONDS)
-        connection.request(
-            "POST", "/leads", body, {"Content-Type": "application/json", "X-API-Key": KEY}
+        headers = {"Content-Type": "application/json", "X-API-Key": KEY}
+        answer = httpx.post(
+            f"http://127.0.0.1:{self._port}/leads",
+            content=body,
+            headers=headers,
+            timeout=PATIENCE_SECONDS,
         )
-        try:
-            return connection.getresponse().status
-        finally:
-            connection.close()
+        return answer.status_code
 
     def stop(self) -> None:
         """End what runs."""
@@ -261,6 +258,26 @@ class Machine:
                 text=True,
                 start_new_session=True,
             )
+
+    # --- what an analyst finds --------------------------------------------------------------------
+
+    def query(self, statement: str) -> list[Any]:
+        """The rows of a query of leads.duckdb."""
+        with duckdb.connect(str(self.data / "leads.duckdb"), read_only=True) as db:
+            db.execute("set TimeZone = 'UTC'")
+            return db.execute(statement).fetchall()
+
+    def published(self, kind: str) -> dict[str, tuple[str, str, datetime]]:
+        """Text, branch and creation of each published lead of the kind by its id, once each."""
+        if not (self.data / "leads.duckdb").exists():
+            return {}
+
+        rows = self.query(
+            f"select lead_id, message, portal_branch_id, created_at from {kind}_leads"  # noqa: S608 - our own names
+        )
+        found = {lead_id: (text, branch, at) for lead_id, text, branch, at in rows}
+        assert len(found) == len(rows), f"{kind} leads are there twice"
+        return found
 
     # --- what befalls the folder ------------------------------------------------------------------
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
-import duckdb
 import pytest
 
 from leads_pipeline_tests.promises.ledger import KINDS, Lead, Portal, Version, day_interval, served
@@ -61,7 +60,7 @@ def portal(clock: Clock) -> Portal:
 
 @pytest.fixture
 def machine(tmp_path: Path, clock: Clock, portal: Portal) -> Iterator[Machine]:
-    machine = Machine(tmp_path, clock, {})
+    machine = Machine(tmp_path, clock)
     with served(portal) as address:
         machine.configure(
             address,
@@ -74,23 +73,9 @@ def machine(tmp_path: Path, clock: Clock, portal: Portal) -> Iterator[Machine]:
         machine.stop()
 
 
-def published(machine: Machine, kind: str) -> dict[str, tuple[str, str, datetime]]:
-    """What an analyst finds of the kind: each lead once."""
-    if not (machine.data / "leads.duckdb").exists():
-        return {}
-    with duckdb.connect(str(machine.data / "leads.duckdb"), read_only=True) as db:
-        db.execute("set TimeZone = 'UTC'")
-        rows = db.sql(
-            f"select lead_id, message, portal_branch_id, created_at from {kind}_leads"  # noqa: S608
-        ).fetchall()
-    found = {id_: tuple(version) for id_, *version in rows}
-    assert len(found) == len(rows)
-    return found
-
-
 def assert_published_as_received(machine: Machine, portal: Portal) -> None:
     for kind in KINDS:
-        assert published(machine, kind) == portal.received(kind)
+        assert machine.published(kind) == portal.received(kind)
 
 
 def created_by(portal: Portal, moment: datetime) -> set[str]:
@@ -139,7 +124,7 @@ def test_serve_alone_publishes_every_lead(machine: Machine, portal: Portal) -> N
 
     with machine.serving():
         machine.wait_for(
-            lambda: wanted <= {id_ for kind in KINDS for id_ in published(machine, kind)}
+            lambda: wanted <= {id_ for kind in KINDS for id_ in machine.published(kind)}
         )
 
     assert_published_as_received(machine, portal)

@@ -11,6 +11,8 @@ import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
+from itertools import product
+from operator import methodcaller
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -180,13 +182,13 @@ def seeded_steps(rng: Random) -> list[Step]:
     ]
 
 
-# A word of the house, with what it is said of.
-Deed = tuple[str, tuple[Any, ...], dict[str, Any]]
+# A call of a method of the house.
+Deed = methodcaller
 
 
 def do(house: House, deeds: Sequence[Deed]) -> None:
-    for word, arguments, more in deeds:
-        getattr(house, word)(*arguments, **more)
+    for deed in deeds:
+        deed(house)
 
 
 # The versions that were handed over, in their order.
@@ -240,47 +242,47 @@ class History:
         do(self.house, deeds)
 
     def hand(self, lead: Lead, version: Version) -> None:
+        """Note that the portal hands a version over. It may be of somebody who was erased."""
         self.handed.append((lead, version))
         for request in self.requests:
             if version.created_at < request.at and request.email == version.email:
                 self.meant.add(lead.id)
 
     def pull(self, step: Step, *, is_whole: bool = False) -> None:
-        rng, now = Random(step.which), self.house.now  # noqa: S311 - to be repeated
-        deeds: list[Deed] = []
-        shown = [(lead, version) for lead in self.leads if (version := lead.at(now))]
-        for kind in KINDS:
-            for day, ends in zip(DAYS, [*DAYS[1:], date(2026, 10, 29)], strict=True):
-                for scope in SCOPES:
-                    if midnight(day) > now or not (is_whole or rng.random() < 0.6):
-                        continue
-                    answered = [
-                        (lead, version)
-                        for lead, version in shown
-                        if (lead.kind, version.scope) == (kind, scope)
-                        and midnight(day) <= version.created_at <= midnight(ends)
-                    ]
-                    deeds.append(
-                        (
-                            "land",
-                            (kind, [one.content(version) for one, version in answered], day, scope),
-                            {},
-                        )
-                    )
-                    for one, version in answered:
-                        self.hand(one, version)
+        """Pull some windows, or all."""
+        rng = Random(step.which)  # noqa: S311 - to be repeated
+        deeds = []
+        for kind, day, scope in product(KINDS, DAYS, SCOPES):
+            if midnight(day) > self.house.now or not (is_whole or rng.random() < 0.6):
+                continue
+            answered = self.answer(kind, day, scope)
+            for lead, version in answered:
+                self.hand(lead, version)
+            contents = [lead.content(version) for lead, version in answered]
+            deeds.append(Deed("land", kind, contents, day, scope))
         self.work(step, *deeds)
+
+    def answer(self, kind: str, day: date, scope: str) -> Handed:
+        """The leads that the portal has of a window, with both midnights."""
+        found: Handed = []
+        for lead in self.leads:
+            version = lead.at(self.house.now)
+            if version is None or (lead.kind, version.scope) != (kind, scope):
+                continue
+            if midnight(day) <= version.created_at <= midnight(day + timedelta(days=1)):
+                found.append((lead, version))
+        return found
 
     def push(self, step: Step, everybody: Sequence[Lead]) -> None:
         there = [lead for lead in everybody if lead.at(self.house.now)]
         lead = there[step.which % len(there)]
         version = lead.at(self.house.now)
         if lead in self.leads and version:
-            self.work(step, ("push", (lead.kind, lead.content(version)), {}))
+            self.work(step, Deed("push", lead.kind, lead.content(version)))
             self.hand(lead, version)
 
     def publish(self, step: Step) -> None:
-        self.work(step, ("publish", (), {}))
+        self.work(step, Deed("publish"))
         self.assert_gone()
 
     def erase(self, step: Step) -> None:
@@ -298,7 +300,7 @@ class History:
             request = Request(self.house.now, lead=key)
         wanted = {lead.id for lead, version in self.handed if request.is_shown_by(lead, version)}
         if wanted - self.meant:
-            self.work(step, ("erase", (), request.identifiers))
+            self.work(step, Deed("erase", **request.identifiers))
             self.requests.append(request)
             self.meant |= wanted
             self.assert_gone()

@@ -16,10 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 import duckdb
+import httpx
 import pytest
 
 from leads_pipeline_tests.promises.agency import DAY, PROGRAM
@@ -28,11 +27,10 @@ from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, wait_for
 from leads_pipeline_tests.support.people import decoded
 from leads_pipeline_tests.support.serving import free_port
 from leads_pipeline_tests.support.sinks import mail_server, web_sink
-from leads_pipeline_tests.support.small_portal import SmallPortal, served
+from leads_pipeline_tests.support.small_portal import TOKEN, SmallPortal, served, variables
 
 # Letters and digits, so that no encoding of URLs, JSON or forms hides them from the search.
 SECRET = "canarySecret5e7d"
-TOKEN = "canaryToken9a21"
 PASSPHRASE = "canaryPassphrase33f0"
 WRONG_SECRET = "canaryWrongSecret8c4b"
 WRONG_PASSPHRASE = "canaryWrongPassphrase71aa"
@@ -228,7 +226,7 @@ def holding(folder: Path, canaries: Sequence[str]) -> dict[str, set[str]]:
 
 
 @dataclass
-class Installation:
+class Workplace:
     """A folder in which commands run, each of whose output becomes a file."""
 
     folder: Path
@@ -263,14 +261,14 @@ class Installation:
             wait_for(lambda: f":{port}" in log.read_text())
             for key, body in deliveries:
                 headers = {"Authorization": f"Bearer {key}", "Content-Type": "application/json"}
-                request = Request(f"http://127.0.0.1:{port}/leads", body, headers)
-                try:
-                    with urlopen(request) as answer:  # noqa: S310 - this machine
-                        statuses.append(answer.status)
-                        self._keep(answer.read())
-                except HTTPError as error:
-                    statuses.append(error.code)
-                    self._keep(error.read())
+                answer = httpx.post(
+                    f"http://127.0.0.1:{port}/leads",
+                    content=body,
+                    headers=headers,
+                    timeout=PATIENCE_SECONDS,
+                )
+                statuses.append(answer.status_code)
+                self._keep(answer.content)
         finally:
             process.send_signal(signal.SIGTERM)
             process.wait(PATIENCE_SECONDS)
@@ -293,14 +291,14 @@ def test_no_log_event_mart_report_metric_or_alert_holds_a_secret_or_personal_dat
         (tmp_path / "message.asc").write_bytes(gpg.encrypt(SECRET.encode(), "agency"))
     answers = Answers()
     with (
-        served(SmallPortal(SECRET, answers, tokens_begin=TOKEN)) as portal,
+        served(SmallPortal(answers, SECRET)) as portal,
         web_sink() as web,
         mail_server(auth_require_tls=False) as mail,
     ):
-        installation = Installation(
+        workplace = Workplace(
             tmp_path,
             {
-                **portal.environment(),
+                **variables(portal.base_url, secret=""),
                 "LEADS_CLIENT_SECRET_PGP_FILE": str(tmp_path / "message.asc"),
                 "LEADS_PGP_PRIVATE_KEY_FILE": str(tmp_path / "key.asc"),
                 "LEADS_PGP_PASSPHRASE": PASSPHRASE,
@@ -319,10 +317,10 @@ def test_no_log_event_mart_report_metric_or_alert_holds_a_secret_or_personal_dat
             },
         )
         mail.password = MAIL_PASSWORD.encode()
-        use(installation)
+        use(workplace)
         web.status = 500
         wrong_password = f"smtp://agent:{WRONG_MAIL_PASSWORD}@{mail.host}"
-        installation.run(PROGRAM, "alert", "--test", LEADS_SMTP_URL=wrong_password)
+        workplace.run(PROGRAM, "alert", "--test", LEADS_SMTP_URL=wrong_password)
         (tmp_path / "output" / "alerts-by-web").write_bytes(
             b"\n".join(body for _, _, body in web.requests)
         )
@@ -360,7 +358,7 @@ def test_no_log_event_mart_report_metric_or_alert_holds_a_secret_or_personal_dat
     assert {canary: places for canary, places in wrong.items() if places} == {}
 
 
-def use(here: Installation) -> None:
+def use(here: Workplace) -> None:
     """Run every command, once well and once with each wrong secret."""
     backfill = (PROGRAM, "backfill", "--from", str(DAY), "--to", str(DAY))
     here.run(*backfill)  # branches 103 to 105 fail

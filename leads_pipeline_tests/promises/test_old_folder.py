@@ -7,8 +7,7 @@ The program that made it is in the history of this folder.
 import json
 import lzma
 import tarfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import import_module
@@ -21,9 +20,9 @@ import pytest
 from dagster import DagsterInstance
 
 from leads_pipeline_tests.promises.machine import Clock, Machine, needs_faketime
-from leads_pipeline_tests.promises.portal import portal, variables
 from leads_pipeline_tests.support.crm import SECRET
-from leads_pipeline_tests.support.serving import QuietHandler, serving
+from leads_pipeline_tests.support.sinks import web_sink
+from leads_pipeline_tests.support.small_portal import SmallPortal, served, variables
 
 RECORDED = Path(__file__).parent / "recorded"
 DAYS = ("2026-11-15", "2026-11-16", "2026-11-17")
@@ -108,24 +107,6 @@ def test_dagster_starts_with_a_dagster_yaml_of_1de0322e_and_keeps_events_in_its_
     assert of_postgres.PostgresStorage
 
 
-@contextmanager
-def endpoint() -> Iterator[tuple[str, list[str]]]:
-    """The agency's own system: its address, and the ids that were delivered to it.
-
-    Signatures aren't verified, as the sender has another clock.
-    """
-    delivered: list[str] = []
-
-    class Handler(QuietHandler):
-        def do_POST(self) -> None:
-            message = json.loads(self.rfile.read(int(self.headers["content-length"])))
-            delivered.append(message["data"]["lead_id"])
-            self.answer(200, b"")
-
-    with serving(Handler) as address:
-        yield address, delivered
-
-
 def recorded_answer(path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
     """The answer for a window of the three days; for any other, no leads."""
     with lzma.open(RECORDED / "answers.json.xz", "rt", encoding="utf-8") as file:
@@ -138,15 +119,20 @@ def recorded_answer(path: str, parameters: Mapping[str, str]) -> tuple[int, byte
 @needs_faketime
 @pytest.mark.slow
 def test_a_folder_of_1de0322e_opens_and_loses_nothing(old: Old, tmp_path: Path) -> None:
-    with portal(recorded_answer) as address, endpoint() as (crm, delivered):
+    with served(SmallPortal(recorded_answer)) as portal, web_sink() as crm:
         settings = {
-            **variables(address, str(old.data)),
+            **variables(portal.base_url),
+            "LEADS_DATA_DIR": str(old.data),
             "LEADS_BRANCH_IDS": "101,102",
             "LEADS_START_DATE": DAYS[0],
             "LEADS_TIMEZONE": "Europe/London",
-            "LEADS_DELIVERY_URL": crm,
+            "LEADS_DELIVERY_URL": crm.url,
             "LEADS_DELIVERY_SECRET": SECRET,
             "LEADS_DELIVERY_FROM": DAYS[0],
+            "INVENTORY_BASE_URL": portal.base_url,
+            "INVENTORY_CLIENT_ID": "client",
+            "INVENTORY_CLIENT_SECRET": "made-up-secret",
+            "INVENTORY_AGENCY_REF": "agency",
             "INVENTORY_ADDRESSES": "Alderbourne",
         }
         machine = Machine(tmp_path, Clock(tmp_path / "clock", MORNING), settings)
@@ -160,8 +146,9 @@ def test_a_folder_of_1de0322e_opens_and_loses_nothing(old: Old, tmp_path: Path) 
         # The lead that waits is delivered, and the corrected one again. No other lead is delivered
         # twice.
         assert machine.command("deliver") == 0, machine.output()
-        assert set(delivered) - set(old.delivered) == {WAITING}
-        assert set(delivered) & set(old.delivered) == set(old.corrected)
+        delivered = {json.loads(body)["data"]["lead_id"] for _, _, body in crm.requests}
+        assert delivered - set(old.delivered) == {WAITING}
+        assert delivered & set(old.delivered) == set(old.corrected)
 
         # A pull of a new day publishes the lead that waits, and loses nothing.
         assert machine.command("backfill", "--from", NEW_DAY, "--to", NEW_DAY) == 0

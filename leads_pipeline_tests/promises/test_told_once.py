@@ -66,7 +66,7 @@ def test_a_night_without_the_portal_a_refused_branch_and_a_machine_that_is_off_a
         for day in range(DAYS - 1)
     ]
     portal = Portal(leads, clock.now)
-    machine = Machine(tmp_path, clock, {})
+    machine = Machine(tmp_path, clock)
     with served(portal) as address, web_sink() as web, mail_server() as mail:
         machine.configure(
             address,

@@ -34,7 +34,6 @@ from random import Random
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-import duckdb
 import pytest
 
 from leads_pipeline_tests.promises.ledger import (
@@ -87,10 +86,9 @@ class Weeks:
     address: str
     # From when each branch is configured.
     since: dict[str, datetime]
-    # Places in the ledger: received and lost again with a folder that was restored; answered to a
-    # killed daemon.
-    undone: set[int] = field(default_factory=set)
-    killed: set[int] = field(default_factory=set)
+    # Places in the ledger: received and lost again with a folder that was restored, or answered to
+    # a killed daemon.
+    uncertain: set[int] = field(default_factory=set)
     restored: list[tuple[datetime, datetime]] = field(default_factory=list)
     seen: dict[str, set[str]] = field(default_factory=lambda: {kind: set() for kind in KINDS})
     backup: Backup | None = None
@@ -134,8 +132,8 @@ class Weeks:
     def _at(self, moment: datetime, what: str, of: Any) -> None:
         self.clock.move_to(moment)
         self.portal.mood = next((one.how for one in self._now("refused", "passing")), None)
-        clock = next((one.how.split() for one in self._now("clock")), None)
-        self.clock.set_wrong(timedelta(**{clock[1]: int(clock[0])}) if clock else timedelta())
+        hours_wrong = next((int(one.how) for one in self._now("clock")), 0)
+        self.clock.set_wrong(hours_wrong * HOUR)
         is_off = any(self._now("off"))
         if is_off:
             self.machine.stop()
@@ -145,16 +143,12 @@ class Weeks:
             self.portal.push(of, self.machine.push)
         elif what == "backup":
             self.machine.back_up()
-            self.backup = Backup(
-                self.clock.now(),
-                len(self.portal.handed),
-                {k: set(ids) for k, ids in self.seen.items()},
-            )
+            self.backup = Backup(self.clock.now(), len(self.portal.handed), self.seen.copy())
         if what == "secret known":
             self.secret = self.portal.secret
             self.configure()
         elif what == "mishap":
-            befall = getattr(self, f"befall_{of.what.replace(' ', '_').replace('.', '_')}", None)
+            befall = getattr(self, f"befall_{of.what}", None)
             if befall is not None:  # what lasts is looked up when it matters
                 befall(Random(f"{SEED} {of.number}"))  # noqa: S311 - to be repeated
 
@@ -170,7 +164,7 @@ class Weeks:
         try:
             self.machine.tick()
         except KilledError:
-            self.killed |= set(range(handed, len(self.portal.handed)))
+            self.uncertain |= set(range(handed, len(self.portal.handed)))
             self.is_whole = False
             return
         finally:
@@ -206,18 +200,18 @@ class Weeks:
     def befall_kill(self, chance: Random) -> None:
         self.kill = chance
 
-    def befall_lose_leads_duckdb(self, _: Random) -> None:
+    def befall_published_is_lost(self, _: Random) -> None:
         self.machine.stop()
         (self.machine.data / "leads.duckdb").unlink(missing_ok=True)
 
     def befall_restore(self, _: Random) -> None:
         if self.backup is not None:
             self.machine.restore()
-            self.undone |= set(range(self.backup.handed, len(self.portal.handed)))
-            self.seen = {kind: set(ids) for kind, ids in self.backup.seen.items()}
+            self.uncertain |= set(range(self.backup.handed, len(self.portal.handed)))
+            self.seen = self.backup.seen.copy()
             self.restored.append((self.backup.taken, self.clock.now()))
 
-    def befall_lose_dagster(self, _: Random) -> None:
+    def befall_dagster_is_lost(self, _: Random) -> None:
         self.machine.lose_dagster()
 
     def befall_branch(self, _: Random) -> None:
@@ -263,11 +257,7 @@ class Weeks:
         """Compare the published tables with the ledger."""
         self.judged += 1
         for kind in KINDS:
-            rows = self._query(
-                f"select lead_id, message, portal_branch_id, created_at from {kind}_leads"  # noqa: S608
-            )
-            versions = {id_: tuple(version) for id_, *version in rows}
-            assert len(versions) == len(rows), f"{kind} leads are there twice"
+            versions = self.machine.published(kind)
             assert self.seen[kind] <= versions.keys(), "leads that readers have seen are gone"
             self.seen[kind] = set(versions)
 
@@ -284,7 +274,7 @@ class Weeks:
         for number, handed in enumerate(self.portal.handed):
             if handed.lead.kind == kind:
                 must, may = found.get(handed.lead.id, (False, []))
-                is_certain = number not in self.undone | self.killed
+                is_certain = number not in self.uncertain
                 found[handed.lead.id] = (
                     must or is_certain,
                     [*([] if is_certain else may), handed.version.shown],
@@ -297,7 +287,7 @@ class Weeks:
             for one in self.portal.answered
             if one.end <= one.moment <= one.start + KEEPS
         }
-        landed = self._query(
+        landed = self.machine.query(
             "select kind, day, scope from mart_coverage where state in ('landed', 'empty')"
         )
         for kind, day, scope in landed:
@@ -322,11 +312,6 @@ class Weeks:
                     assert answered_at[window] >= due, f"{window} was not looked at after {due}"
             day += DAY
 
-    def _query(self, statement: str) -> list[Any]:
-        with duckdb.connect(str(self.machine.data / "leads.duckdb"), read_only=True) as db:
-            db.execute("set TimeZone = 'UTC'")
-            return db.execute(statement).fetchall()
-
 
 def test_weeks_of_mishaps_lose_nothing_double_nothing_and_hide_nothing(tmp_path: Path) -> None:
     chance = Random(f"weeks {SEED}")  # noqa: S311 - to be repeated
@@ -343,7 +328,7 @@ def test_weeks_of_mishaps_lose_nothing_double_nothing_and_hide_nothing(tmp_path:
     portal = Portal(leads, clock.now)
     told = "\n".join(map(str, happenings))
     with served(portal) as address:
-        machine = Machine(tmp_path, clock, {})
+        machine = Machine(tmp_path, clock)
         weeks = Weeks(
             zone=zone,
             first_day=first

@@ -60,9 +60,9 @@ MISHAPS: Final = {
     "clock": 2,
     "kill": 4,
     "rot": 4,
-    "lose leads.duckdb": 1,
+    "published_is_lost": 1,
     "restore": 1,
-    "lose dagster": 1,
+    "dagster_is_lost": 1,
     "branch": 1,
     "backfill": 3,
 }
@@ -87,7 +87,7 @@ def mishaps(rng: Random, begin: datetime, number_of_days: int) -> list[Happening
                 lasts = rng.choice([12 * HOUR, 3 * DAY, 6 * DAY])
             elif what == "clock":
                 lasts = rng.choice([2 * HOUR, 12 * HOUR])
-                how = rng.choice(["-5 hours", "-40 hours", "+20 hours"])
+                how = rng.choice(["-5", "-40", "+20"])  # hours
             found.append(Happening(what, at, min(lasts, number_of_days / 4 * DAY), how))
     ordered = sorted(found, key=lambda one: one.begins)
     return [

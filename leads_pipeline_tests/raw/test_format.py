@@ -41,8 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         "LEADS_ALERT_WEBHOOK": NOBODY,
         "LEADS_KEEP_PERSONAL_DAYS": "35",
     }
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+    os.environ.update(variables)
     return tmp_path / "data"
 
 

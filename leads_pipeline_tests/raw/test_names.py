@@ -104,15 +104,13 @@ def windows(tmp_path: Path) -> Windows:
 
 
 @pytest.fixture(params=["folder", "bucket"])
-def anywhere(
-    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Windows]:
+def anywhere(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Windows]:
     """The same in a folder and in a bucket."""
     kept_out = KeptOut(tmp_path / "list")
     if request.param == "folder":
         yield Windows(FolderStore(tmp_path / "data"), kept_out)
     else:
-        address = new_bucket(request.getfixturevalue("moto"), monkeypatch)
+        address = new_bucket(request.getfixturevalue("moto"))
         yield Windows(open_store(address, plain_http=True), kept_out)
 
 

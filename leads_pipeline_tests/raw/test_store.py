@@ -16,11 +16,11 @@ from leads_pipeline_tests.support.buckets import new_bucket
 
 
 @pytest.fixture(params=["folder", "moto", "moto/leads/of=us"])
-def store(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "folder":
         return open_store(f"{tmp_path.as_uri()}/a%20store")
     server, slash, prefix = request.param.partition("/")
-    address = new_bucket(request.getfixturevalue(server), monkeypatch)
+    address = new_bucket(request.getfixturevalue(server))
     return open_store(f"{address}{slash}{prefix}", plain_http=True)
 
 

@@ -13,7 +13,6 @@ from contextlib import contextmanager
 from typing import Final
 
 import httpx
-import pytest
 
 from leads_pipeline.features.bucket.store import open_store
 from leads_pipeline_tests.support.newcomer import wait_for
@@ -43,10 +42,9 @@ def made_bucket(server: str) -> str:
     return name
 
 
-def new_bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The address of an empty bucket there. The variables lead to it."""
-    for name, value in {**KEYS, "AWS_ENDPOINT_URL": server}.items():
-        monkeypatch.setenv(name, value)
+def new_bucket(server: str) -> str:
+    """The address of an empty bucket there. The test's variables lead to it."""
+    os.environ.update(KEYS, AWS_ENDPOINT_URL=server)
     open_store.cache_clear()
     return f"s3://{made_bucket(server)}"
 
@@ -55,21 +53,15 @@ def new_bucket(server: str, monkeypatch: pytest.MonkeyPatch) -> str:
 def running_moto() -> Iterator[str]:
     """The address of a server, which lets anybody in; it is killed at the end."""
     port = free_port()
-    command = [
-        sys.executable,
-        "-W",
-        "ignore",
-        "-m",
-        "moto.server",
-        "-H",
-        "127.0.0.1",
-        "-p",
-        str(port),
-    ]
+    options = f"-W ignore -m moto.server -H 127.0.0.1 -p {port}"
     # Else it would take the first word of any other name of this machine for a bucket.
     environment = {**os.environ, "S3_IGNORE_SUBDOMAIN_BUCKETNAME": "true"}
+
     server = subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        [sys.executable, *options.split()],
+        env=environment,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
     )
     address = f"http://127.0.0.1:{port}"
 

@@ -7,14 +7,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from leads_pipeline.cli import main, output
+from leads_pipeline_tests.support.small_portal import variables
 
 # With these, each command goes as far as to the data folder. Nobody answers at the addresses.
 NOBODY: Final = "http://127.0.0.1:1"
 FOR_ANY_COMMAND: Final = {
-    "LEADS_BASE_URL": NOBODY,
-    "LEADS_AUTH_URL": NOBODY,
-    "LEADS_CLIENT_ID": "client",
-    "LEADS_CLIENT_SECRET": "secret",
+    **variables(NOBODY),
     "LEADS_BRANCH_IDS": "101",
     "LEADS_TIMEZONE": "Europe/London",
     "LEADS_RECEIVE_KEY": "0123456789abcdef",

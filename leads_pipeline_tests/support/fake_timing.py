@@ -19,7 +19,6 @@ class FakeTiming:
 
     def __init__(self) -> None:
         self.seconds = 0.0
-        self.sleeps: list[float] = []
         self._guard = threading.Lock()
 
     def now(self) -> datetime:
@@ -28,7 +27,6 @@ class FakeTiming:
     def wait(self, _: threading.Event, seconds: float) -> None:
         """Threads that wait at once wait together."""
         until = self.seconds + seconds
-        self.sleeps.append(seconds)
         time.sleep(0)
         with self._guard:
             self.seconds = max(self.seconds, until)

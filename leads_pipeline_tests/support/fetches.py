@@ -17,6 +17,7 @@ TICK = timedelta(minutes=5)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
 FIRST = datetime(2026, 1, 1, tzinfo=UTC)
+DAYS = 40
 NEVER = datetime.max.replace(tzinfo=UTC)
 
 # A refusal is asked about again after a day. Two hours are for what is asked for before.
@@ -24,20 +25,20 @@ PATIENCE = 26 * HOUR
 
 
 class Weeks:
-    """So many days and branches, the mishaps of a seed, and a service that is started anew twice."""
+    """Forty days of some branches, the mishaps of a seed, and a service that is started anew twice."""
 
-    def __init__(self, seed: int, days: int, branches: int) -> None:
+    def __init__(self, seed: int, branches: int) -> None:
         self.dice = dice = random.Random(seed)  # noqa: S311 - to be repeated
         self.now = FIRST
-        self.end = FIRST + DAY * (days + 35)
+        self.end = FIRST + DAY * (DAYS + 35)
         self.windows = [
             Window.of((FIRST + DAY * day).date(), Scope.parse(f"branch-{number}"), ZoneInfo("UTC"))
-            for day in range(days)
+            for day in range(DAYS)
             for number in range(branches)
         ]
 
         def some_moment() -> datetime:
-            return FIRST + HOUR * dice.uniform(0, days * 24)
+            return FIRST + HOUR * dice.uniform(0, DAYS * 24)
 
         kinds = ["unreachable", "refused", "machine off", "killed"]
         begins = [some_moment() for _ in range(6)]
@@ -63,10 +64,11 @@ class Weeks:
             under_way = {kind for begin, end, kind in self.mishaps if begin <= self.now < end}
             if "machine off" in under_way:
                 continue
-            if started_at != (
-                started_at := max(start for start in self.starts if start <= self.now)
-            ):
+            newest_start = max(start for start in self.starts if start <= self.now)
+            if newest_start != started_at:
+                started_at = newest_start
                 waiting = dict.fromkeys(waiting, self.now)
+
             asked = [
                 window
                 for window, at in waiting.items()

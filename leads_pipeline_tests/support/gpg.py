@@ -27,15 +27,17 @@ class Gpg:
 
     def command(self, passphrase: str = PASSPHRASE) -> list[str]:
         """gpg with the options that answer its questions."""
-        command = [str(shutil.which("gpg")), "--homedir", str(self.home), "--batch", "--quiet"]
-        command += [
-            "--no-auto-check-trustdb",
-            "--pinentry-mode",
-            "loopback",
+        options = "--batch --quiet --no-auto-check-trustdb --pinentry-mode loopback"
+        return [
+            str(shutil.which("gpg")),
+            *options.split(),
+            "--homedir",
+            str(self.home),
+            "--trust-model",
+            "always",
             "--passphrase",
             passphrase,
         ]
-        return [*command, "--trust-model", "always"]
 
     def run(self, *arguments: str, given: bytes = b"", passphrase: str = PASSPHRASE) -> bytes:
         """What gpg prints."""

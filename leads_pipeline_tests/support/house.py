@@ -6,9 +6,7 @@ process. When a room is rebuilt, this file changes and the tests don't.
 """
 
 import copy
-import csv
 import hashlib
-import io
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -86,8 +84,6 @@ class House:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.now = NOW
-        self.day = DAY
-        self.next_day = NEXT_DAY
         self.zone = LONDON
         self.scopes: tuple[str, ...] = ("branch-101", "branch-102")
         self.first_day = DAY
@@ -112,9 +108,9 @@ class House:
         body = _answer(kind, leads)
         moment = self._tick()
         window = Window.of(day, Scope.parse(scope), self.zone)
-        self.data.raw.land(
-            of, window, cut_leads(of, body).leads, moment, hashlib.sha256(body).hexdigest(), "run"
-        )
+        received = cut_leads(of, body).leads
+
+        self.data.raw.land(of, window, received, moment, hashlib.sha256(body).hexdigest(), "run")
 
     def fail(self, kind: str, day: date = DAY, scope: str = "branch-101") -> None:
         """Pull a window. The portal refuses it."""
@@ -137,14 +133,11 @@ class House:
         }
         Inventory.of(self.data).land(self.today, found, self._tick())
 
-    def answers(
-        self, rows: Iterable[Sequence[str]], header: Sequence[str] = ("lead_id", "answered_at")
-    ) -> None:
+    def answers(self, rows: Iterable[Sequence[str]]) -> None:
         """Write the user's own list of when leads were answered."""
-        text = io.StringIO()
-        csv.writer(text).writerows([header, *rows])
+        lines = ["lead_id,answered_at", *(",".join(row) for row in rows)]
         self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder / "answers.csv").write_text(text.getvalue(), encoding="utf-8")
+        (self.folder / "answers.csv").write_text("\n".join(lines))
 
     def later(self, **units: float) -> None:
         """Set the clock forward: `later(hours=1)`."""
@@ -186,6 +179,7 @@ class House:
         self.folder.mkdir(parents=True, exist_ok=True)
         names = self.folder.parent / "branches.csv"
         names.write_text(self.names, encoding="utf-8")
+
         variables = {
             "LEADS_TABLES": self.tables_as,
             "LEADS_MARTS_DIR": str(self.marts or ""),
@@ -198,6 +192,7 @@ class House:
             read_branches(names if self.names else None),
             Settings.from_variables(variables),
         )
+
         assert bring_up_to_date(self.data, wanted, self.now).problems == {}
 
     @property

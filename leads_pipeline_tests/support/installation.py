@@ -2,7 +2,8 @@
 own, real settings.
 
 Belongs here: starting it, starting runs in each of Dagster's ways, and what was asked of the
-simulator. Doesn't: what should come of it, which is the tests'.
+simulator. Doesn't: a clock that the test sets (pulls.py), what should come of it, which is the
+tests'.
 """
 
 import atexit
@@ -13,9 +14,9 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from functools import cache, partial
+from functools import cache, cached_property, partial
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
@@ -25,29 +26,25 @@ from zoneinfo import ZoneInfo
 from dagster import (
     AssetKey,
     DagsterInstance,
-    DagsterRun,
     Definitions,
     ExecuteInProcessResult,
-    SensorDefinition,
+    RunRequest,
+    SkipReason,
+    build_schedule_context,
     build_sensor_context,
 )
 from dagster._core.definitions.reconstruct import ReconstructableJob
-from dagster._core.definitions.sensor_definition import SensorExecutionData
-from dagster._core.execution.backfill import BulkActionStatus, PartitionBackfill
-from dagster._core.remote_origin import InProcessCodeLocationOrigin
+from dagster._core.execution.backfill import PartitionBackfill
 from dagster._core.test_utils import freeze_time
-from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 from dagster._core.workspace.context import WorkspaceProcessContext
-from dagster._core.workspace.load_target import InProcessWorkspaceLoadTarget
 from dagster._daemon.backfill import execute_backfill_iteration
 from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
 from dagster._daemon.sensor import execute_sensor_iteration
 from dagster._scheduler.scheduler import launch_scheduled_runs
 
 from leads_pipeline.definitions import build_definitions
-from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS, LeadKind
+from leads_pipeline.domain.contract import APPLICANT, LeadKind
 from leads_pipeline.domain.window import Window
-from leads_pipeline.features.quick_event_log.settings import POSTGRES_VARIABLE
 from leads_pipeline.orchestration.asking import raw_key
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.names import PULL_JOB, SERVED
@@ -58,6 +55,7 @@ from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.app import Config, Simulator
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.server import running
+from leads_pipeline_tests.support.daemon_loops import UNFINISHED, finish, workspace_of
 
 # Runs start in the test's process instead of one each, which would cost seconds. The rest is as
 # users have it.
@@ -73,55 +71,66 @@ IMPATIENT = RetryPolicy(
     max_attempts=1, base_delay_seconds=0.001, refused_token_waits_seconds=(0.001,)
 )
 
-_LOCATION = "leads_pipeline"
+# Dagster's log on the console.
+QUIET = {"loggers": {"console": {"config": {"log_level": "CRITICAL"}}}}
 
-_UNDER_WAY = (BulkActionStatus.REQUESTED, BulkActionStatus.FAILING, BulkActionStatus.CANCELING)
+
+@dataclass
+class Clock:
+    """A clock that tests set. Each look at it takes a millisecond."""
+
+    now: datetime
+
+    def __call__(self) -> datetime:
+        self.now += timedelta(milliseconds=1)
+        return self.now
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass
 class Installation:
     """A simulator with its pipeline.
 
-    Days are counted back from `now`, the moment at which the test began.
+    Days are counted back from the clock's today. It shows the moment at which the test began.
     """
 
     simulator: Simulator
     environment: dict[str, str]
     instance: DagsterInstance
-    now: datetime
-    _built: dict[frozenset[tuple[str, str]], Definitions] = field(default_factory=dict)
+    clock: Clock
 
     @property
     def settings(self) -> Settings:
         return Settings.from_variables(self.environment)
 
     @property
-    def partitions(self) -> Partitions:
-        return Partitions.of(self.settings, first_day(self.settings))
-
-    @property
     def data(self) -> DataFolder:
         return DataFolder.of(self.settings)
 
     @property
+    def partitions(self) -> Partitions:
+        return Partitions.of(self.settings, first_day(self.settings))
+
+    @cached_property
     def definitions(self) -> Definitions:
-        """As a code location has them: built once, and anew where the environment has changed."""
-        variables = frozenset(self.environment.items())
-        if variables not in self._built:
-            self._built[variables] = build_definitions(self.environment)
-        return self._built[variables]
+        """As a code location has them."""
+        return build_definitions(self.environment)
+
+    # --- windows and the portal -------------------------------------------------------------------
 
     def day(self, days_ago: int) -> date:
-        """A day of the settings' time zone, counted back from the test's today."""
-        return self.now.astimezone(self.settings.zone).date() - timedelta(days=days_ago)
+        """A day of the settings' time zone, counted back from the clock's today."""
+        return self.clock.now.astimezone(self.settings.zone).date() - timedelta(days=days_ago)
 
     def key(self, days_ago: int, branch: int = 101) -> str:
         """The key of a branch's window."""
         return f"{self.day(days_ago)}|branch-{branch}"
 
-    def keys(self, days_ago: Sequence[int], branches: Sequence[int] = (101, 102, 103)) -> set[str]:
+    def keys(self, days_ago: Iterable[int], branches: Sequence[int] = (101, 102, 103)) -> set[str]:
         """The keys of all those branches' windows on all those days."""
         return {self.key(ago, branch) for ago in days_ago for branch in branches}
+
+    def window(self, key: str) -> Window:
+        return Window.from_partition_key(key, self.settings.zone)
 
     def asked(self, kind: LeadKind = APPLICANT) -> Counter[str]:
         """How often each window of the kind was asked for at the simulator, by partition key."""
@@ -132,22 +141,57 @@ class Installation:
                 found[f"{start.date()}|{scope}"] += count
         return found
 
-    def truth(self, kind: LeadKind, days_ago: Iterable[int]) -> set[str]:
-        """Ids of all leads that the portal holds for those days."""
+    def truth(self, kind: LeadKind, keys: Iterable[str]) -> set[str]:
+        """Ids of all leads that the portal holds of those windows."""
         ids: set[str] = set()
-        for ago in days_ago:
-            for scope in self.settings.scopes:
-                window = Window.of(self.day(ago), scope, self.settings.zone)
-                ids.update(self.simulator.truth(kind.name, scope.key, window.start, window.end))
+        for window in map(self.window, keys):
+            ids.update(self.simulator.truth(kind.name, window.scope.key, window.start, window.end))
         return ids
 
-    def rules(self, keys: Iterable[str], then: Then) -> list[Rule]:
-        """Fault rules for those windows of both kinds."""
-        windows = [Window.from_partition_key(key, self.settings.zone) for key in sorted(keys)]
-        return [
-            Rule(then, When(scope=window.scope.key, from_time=f"{window.start:%Y-%m-%dT%H:%M}"))
-            for window in windows
-        ]
+    def fail(self, windows: Mapping[str, Then]) -> None:
+        """Have the portal fail for these windows of applicants, by their keys."""
+        rules = []
+        for key, then in windows.items():
+            window = self.window(key)
+            start = f"{window.start:%Y-%m-%dT%H:%M}"
+            when = When(path="/applicant-leads", scope=window.scope.key, from_time=start)
+            rules.append(Rule(then, when))
+        self.simulator.set_faults(rules)
+
+    # --- ticks and runs ---------------------------------------------------------------------------
+
+    def tick(self, name: str = "retry_failed_partitions") -> RunRequest | SkipReason:
+        """Evaluate a sensor or a schedule once."""
+        resources = {"data": (self.definitions.resources or {})["data"]}
+        return tick_of(
+            self.definitions, name, self.clock(), instance=self.instance, resources=resources
+        )
+
+    def execute(
+        self,
+        job: str = PULL_JOB,
+        *,
+        tags: Mapping[str, str] | None = None,
+        assets: Sequence[AssetKey] | None = None,
+        config: Mapping[str, Any] | None = None,
+    ) -> ExecuteInProcessResult:
+        """Run a job with those tags, as whoever launches a run sets them."""
+        return self.definitions.resolve_job_def(job).execute_in_process(
+            instance=self.instance,
+            tags=tags,
+            asset_selection=assets,
+            raise_on_error=False,
+            run_config={**QUIET, **(config or {})},
+        )
+
+    def pull(
+        self, keys: Iterable[str], kinds: Sequence[LeadKind] = (APPLICANT,)
+    ) -> ExecuteInProcessResult:
+        """Pull these windows, as a person asks for them."""
+        assets = [raw_key(kind) for kind in kinds]
+        of_each = {"config": {"partition_keys": sorted(keys)}}
+        ops = {asset.to_python_identifier(): of_each for asset in assets}
+        return self.execute(assets=assets, config={"ops": ops})
 
     def shown(self, kind: LeadKind = APPLICANT) -> dict[str, str]:
         """What Dagster shows of each window that it knows: MATERIALIZED or FAILED."""
@@ -157,81 +201,51 @@ class Installation:
         )
         return {key: status.value for key, status in (statuses or {}).items() if status is not None}
 
-    def runs(self) -> list[DagsterRun]:
-        """All runs, oldest first."""
-        return list(reversed(self.instance.get_runs()))
-
-    def execute(
-        self,
-        job: str = PULL_JOB,
-        *,
-        tags: Mapping[str, str],
-        kinds: Sequence[LeadKind] | None = LEAD_KINDS,
-        run_config: Mapping[str, Any] | None = None,
-    ) -> ExecuteInProcessResult:
-        """Run a job with those tags, as whoever launches a run sets them."""
-        selection = (
-            [raw_key(kind) for kind in kinds] if kinds is not None and job == PULL_JOB else None
-        )
-        return self.definitions.resolve_job_def(job).execute_in_process(
-            instance=self.instance,
-            tags=tags,
-            asset_selection=selection,
-            raise_on_error=False,
-            run_config=run_config,
-        )
-
-    def pull(
-        self, keys: Iterable[str], kinds: Sequence[LeadKind] = (APPLICANT,)
-    ) -> ExecuteInProcessResult:
-        """Pull these windows, as a person asks for them."""
-        config = {"config": {"partition_keys": sorted(keys)}}
-        ops = {raw_key(kind).to_python_identifier(): config for kind in kinds}
-        return self.execute(tags={}, kinds=kinds, run_config={"ops": ops})
-
-    def tick(self, sensor: SensorDefinition, cursor: str | None = None) -> SensorExecutionData:
-        """Evaluate a sensor once."""
-        definitions = self.definitions
-        with build_sensor_context(
-            instance=self.instance,
-            cursor=cursor,
-            repository_def=definitions.get_repository_def(),
-            resources={
-                name: (definitions.resources or {})[name] for name in sensor.required_resource_keys
-            },
-            sensor_name=sensor.name,
-        ) as context:
-            return sensor.evaluate_tick(context)
-
     @contextmanager
     def daemon(self) -> Iterator["Daemon"]:
-        """Dagster's daemon, an iteration at a time, on the code location as `workspace.yaml` loads
-        it.
-        """
+        """Dagster's daemon, an iteration at a time."""
         # Dagster keeps the last job of a process, which an earlier test in it may have loaded with
         # other settings.
         ReconstructableJob.get_repository_definition.cache_clear()
         ReconstructableJob.get_definition.cache_clear()
-        location = InProcessCodeLocationOrigin(
-            LoadableTargetOrigin(module_name="leads_pipeline.definitions"), location_name=_LOCATION
-        )
-        with WorkspaceProcessContext(
-            self.instance, InProcessWorkspaceLoadTarget([location])
-        ) as workspace:
-            yield Daemon(self.instance, workspace)
+        with workspace_of(self.instance) as workspace:
+            yield Daemon(workspace)
+
+
+def tick_of(
+    definitions: Definitions, name: str, now: datetime, **shared: Any
+) -> RunRequest | SkipReason:
+    """Evaluate a schedule or a sensor that asks for one run at most.
+
+    `shared` are the instance and resources.
+    """
+    repository = definitions.get_repository_def()
+    shared["repository_def"] = repository
+    answer: Any  # Dagster has no public name for its type
+    if repository.has_sensor_def(name):
+        with build_sensor_context(sensor_name=name, **shared) as context:
+            answer = repository.get_sensor_def(name).evaluate_tick(context)
+    else:
+        at = build_schedule_context(scheduled_execution_time=now, **shared)
+        answer = repository.get_schedule_def(name).evaluate_tick(at)
+
+    if not answer.run_requests:
+        return SkipReason(answer.skip_message)
+    [request] = answer.run_requests
+    assert isinstance(request, RunRequest)
+    return request
 
 
 @dataclass(frozen=True, slots=True)
 class Daemon:
     """One iteration of each of the daemon's loops, when it is told to."""
 
-    instance: DagsterInstance
     workspace: WorkspaceProcessContext
 
     def backfill_assets(self, assets: Sequence[AssetKey], keys: Sequence[str]) -> None:
         """What the UI's button does for a selection of partitions of assets, to the end."""
         asset_graph = self.workspace.create_request_context().asset_graph
-        self.instance.add_backfill(
+        self.workspace.instance.add_backfill(
             PartitionBackfill.from_asset_partitions(
                 backfill_id="backfill",
                 asset_graph=asset_graph,
@@ -239,7 +253,7 @@ class Daemon:
                 asset_selection=assets,
                 backfill_timestamp=datetime.now(UTC).timestamp(),
                 tags={},
-                dynamic_partitions_store=self.instance,
+                dynamic_partitions_store=self.workspace.instance,
                 all_partitions=False,
                 title=None,
                 description=None,
@@ -251,42 +265,33 @@ class Daemon:
     def finish_backfill(self, name: str) -> None:
         """Run a backfill that was added to its end."""
         for _ in range(10):
-            self._check(execute_backfill_iteration(self.workspace, logging.getLogger("backfill")))
+            finish(execute_backfill_iteration(self.workspace, logging.getLogger("backfill")))
             self.launch_queued()
-            now = self.instance.get_backfill(name)
-            if now is not None and now.status not in _UNDER_WAY:
+            now = self.workspace.instance.get_backfill(name)
+            if now is not None and now.status not in UNFINISHED:
                 return
         raise AssertionError("The backfill doesn't end.")
 
-    def tick_sensors(self, now: datetime) -> None:
-        """One tick of every sensor that is due at that moment, by Dagster's clock, and the runs
-        that come of it.
-        """
-        with freeze_time(now):
-            self._check(
-                execute_sensor_iteration(self.workspace, logging.getLogger("sensors"), None, None)
-            )
-        self.launch_queued()
+    def tick(self, now: datetime) -> None:
+        """The ticks of every sensor and schedule that are due at that moment by Dagster's clock.
 
-    def tick_schedules(self, now: datetime) -> None:
-        """The ticks of every schedule that are due at that moment. Their runs stay queued."""
+        Runs that sensors ask for are run. Those of schedules stay queued.
+        """
+        log = logging.getLogger("ticks")
         with freeze_time(now):
-            for _ in launch_scheduled_runs(self.workspace, logging.getLogger("schedules"), now, {}):
-                pass
+            finish(execute_sensor_iteration(self.workspace, log, None, None))
+        self.launch_queued()
+        with freeze_time(now):
+            finish(launch_scheduled_runs(self.workspace, log, now, {}))
 
     def launch_queued(self) -> None:
         """Launch the runs that are queued; they run at once and to the end."""
         queue = QueuedRunCoordinatorDaemon(interval_seconds=0)
         while True:
-            before = self.instance.get_runs_count()
-            self._check(queue.run_iteration(self.workspace))
-            if self.instance.get_runs_count() == before:
+            before = self.workspace.instance.get_runs_count()
+            finish(queue.run_iteration(self.workspace))
+            if self.workspace.instance.get_runs_count() == before:
                 return
-
-    @staticmethod
-    def _check(errors: Any) -> None:
-        for error in errors:
-            assert error is None, error
 
 
 @contextmanager
@@ -303,7 +308,13 @@ def installation(
     """
     now = datetime.now(UTC)
     zone = ZoneInfo((variables or {}).get("LEADS_TIMEZONE", "UTC"))
-    with running(config or Config(branches=3, leads_per_day=8)) as simulator:
+    with (
+        warnings.catch_warnings(),
+        running(config or Config(branches=3, leads_per_day=8)) as simulator,
+    ):
+        # Dagster may call what it has deprecated itself. What our code calls stays an error.
+        warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"dagster\.")
+        of_users = (_empty_home() / "dagster.yaml").read_text()
         environment = {
             **simulator.environment(),
             "LEADS_DATA_DIR": str(folder / "data"),
@@ -313,54 +324,42 @@ def installation(
             **(variables or {}),
         }
         with (
-            _dagsters_own_warnings(),
             patch.dict(os.environ, environment),
             patch(
                 "leads_pipeline.orchestration.resources.Service", partial(Service, policy=IMPATIENT)
             ),
-            home(folder / "home", environment) as instance,
+            home(folder / "home", of_users + _IN_THIS_PROCESS) as instance,
         ):
-            yield Installation(simulator, environment, instance, now)
+            yield Installation(simulator, environment, instance, Clock(now))
 
 
 @contextmanager
-def _dagsters_own_warnings() -> Iterator[None]:
-    """Let Dagster call what it has deprecated itself; what our code calls stays an error."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", category=DeprecationWarning, module=r"dagster\.")
-        yield
+def home(folder: Path, dagster_yaml: str = "") -> Iterator[DagsterInstance]:
+    """A Dagster instance in a home of its own, with the dagster.yaml that users get, or another."""
+    if not folder.exists():
+        shutil.copytree(_empty_home(), folder)
+    if dagster_yaml:
+        (folder / "dagster.yaml").write_text(dagster_yaml)
 
-
-@contextmanager
-def home(folder: Path, environment: Mapping[str, str] | None = None) -> Iterator[DagsterInstance]:
-    """A Dagster instance in a home of its own, with the dagster.yaml that users get; in Postgres
-    where that is set.
-    """
-    with patch.dict(os.environ, {"DAGSTER_HOME": str(folder)}):
-        if POSTGRES_VARIABLE in (environment or {}):
-            _make_home(folder)
-        else:
-            shutil.copytree(empty_home(), folder)
-        with DagsterInstance.from_config(str(folder)) as instance:
-            yield instance
+    with (
+        patch.dict(os.environ, {"DAGSTER_HOME": str(folder)}),
+        DagsterInstance.from_config(str(folder)) as instance,
+    ):
+        yield instance
 
 
 @cache
-def empty_home() -> Path:
+def _empty_home() -> Path:
     """A home with its empty databases, to be copied: making them takes Dagster a second."""
     parent = Path(mkdtemp(prefix="leads-pipeline-home-"))
     atexit.register(shutil.rmtree, parent)
     folder = parent / "home"
-    with patch.dict(os.environ, {"DAGSTER_HOME": str(folder)}):
-        _make_home(folder)
-        with DagsterInstance.from_config(str(folder)) as instance:
-            assert instance.get_runs_count() == 0
-            assert instance.event_log_storage.get_maximum_record_id() is None
-            assert not instance.all_instigator_state()
+    dagster_home(Settings.from_variables({"DAGSTER_HOME": str(folder)}))
+    with (
+        patch.dict(os.environ, {"DAGSTER_HOME": str(folder)}),
+        DagsterInstance.from_config(str(folder)) as instance,
+    ):
+        assert instance.get_runs_count() == 0
+        assert instance.event_log_storage.get_maximum_record_id() is None
+        assert not instance.all_instigator_state()
     return folder
-
-
-def _make_home(folder: Path) -> None:
-    dagster_home(Settings.from_variables({**os.environ, "DAGSTER_HOME": str(folder)}))
-    with (folder / "dagster.yaml").open("a") as file:
-        file.write(_IN_THIS_PROCESS)

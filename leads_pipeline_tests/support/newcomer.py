@@ -55,14 +55,13 @@ class Newcomer:
 
     folder: Path
     credentials: dict[str, str]
-    programs: Path = BIN
     exported: dict[str, str] = field(default_factory=dict)
 
     @property
     def environment(self) -> dict[str, str]:
         return {
             "HOME": str(self.folder),
-            "PATH": f"{self.programs}{os.pathsep}{os.environ['PATH']}",
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
             **self.exported,
         }
 
@@ -79,7 +78,7 @@ class Newcomer:
     def run(self, *command: str) -> "subprocess.CompletedProcess[str]":
         """A command to its end; none may show a traceback."""
         done = subprocess.run(
-            [str(self.programs / command[0]), *command[1:]],
+            [str(BIN / command[0]), *command[1:]],
             cwd=self.folder,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -97,7 +96,7 @@ class Newcomer:
         log = self.folder / f"{command[0]}.log"
         with log.open("wb") as file:
             process = subprocess.Popen(
-                [str(self.programs / command[0]), *command[1:]],
+                [str(BIN / command[0]), *command[1:]],
                 cwd=self.folder,
                 env=self.environment,
                 stdin=subprocess.DEVNULL,
@@ -105,6 +104,7 @@ class Newcomer:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
+
         try:
             yield log
             assert process.poll() is None, log.read_text()
@@ -118,11 +118,12 @@ class Newcomer:
             finally:
                 _end_session(process.pid)
 
-    def asked(self, kind: str, first: date | None = None, last: date | None = None) -> set[str]:
+    def truth(self, kind: str, first: date | None = None, last: date | None = None) -> set[str]:
         """The ids of all leads that the portal has of its branches, of those days or of all, as it
         tells over HTTP.
         """
         question = {"kind": kind, "scope": "all"}
+
         if first and last:
             zone = ZoneInfo(self.credentials["LEADS_TIMEZONE"])
             ends = {
@@ -130,6 +131,7 @@ class Newcomer:
                 "to-time": day_interval(last, zone)[1],
             }
             question |= {name: f"{moment:%Y-%m-%dT%H:%M:%SZ}" for name, moment in ends.items()}
+
         address = f"{self.credentials['LEADS_BASE_URL']}/_simulator/truth"
         answer = httpx.get(address, params=question, timeout=PATIENCE_SECONDS)
         return set(answer.json()["ids"])
@@ -172,6 +174,7 @@ def newcomer(folder: Path, *options: str) -> Iterator[Newcomer]:
     elsewhere = folder / "portal"
     elsewhere.mkdir()
     bare = {"HOME": str(folder), "PATH": os.environ["PATH"]}
+
     process = subprocess.Popen(command, cwd=elsewhere, env=bare, stdout=subprocess.DEVNULL)
     try:
         wait_for(ready.exists)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, wait_for
-from leads_pipeline_tests.support.serving import free_port, listens
+from leads_pipeline_tests.support.serving import free_port, listens, make_certificate
 
 _AROUND = """
 daemon off;
@@ -44,16 +44,10 @@ def running_nginx(
     program = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
         pytest.skip("nginx is not installed: apt install nginx-light")
+
     folder.mkdir()
     port = free_port()
-    certificate = folder / "certificate.pem"
-    key = folder / "private.key"
-    make = (
-        "openssl req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=localhost -addext "
-        "subjectAltName=DNS:localhost"
-    )
-    command = [*make.split(), "-keyout", str(key), "-out", str(certificate)]
-    subprocess.run(command, check=True, capture_output=True)
+    certificate, key = make_certificate(folder)
 
     text = text.replace("listen 443 ssl", f"listen 127.0.0.1:{port} ssl")
     text = re.sub(r"/etc/ssl/certs/\w+\.pem", str(certificate), text)
@@ -61,6 +55,7 @@ def running_nginx(
     for theirs, mine in replaced.items():
         assert theirs in text
         text = text.replace(theirs, mine)
+
     config = folder / "nginx.conf"
     config.write_text(_AROUND.format(folder=folder, inside=text))
     process = subprocess.Popen(

@@ -26,6 +26,7 @@ from leads_pipeline.features.privacy.suppression import (
 )
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import list_places
+from leads_pipeline.settings import Settings
 
 UNTIL = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -41,9 +42,8 @@ def lead(
     return {"id": lead_id, "contact": contact, **more}
 
 
-def entry_of(
-    suppressed: Suppressed,
-    number: int,
+def listed(
+    list_: SuppressionList,
     action: Action = Action.ERASE,
     *,
     emails: Iterable[str] = (EMAIL,),
@@ -53,25 +53,33 @@ def entry_of(
     until: datetime | None = UNTIL,
     **more: Any,
 ) -> Entry:
-    """An entry for a person."""
-    given = [keys_in(text) for text in (*emails, *phones)]
-    return Entry(
-        number=number,
-        at=UNTIL,
-        action=action,
-        until=until,
-        identity=IDENTITY,
-        emails=suppressed.hashes("mailbox", {email for keys in given for email in keys.emails}),
-        phones=suppressed.hashes("phone", {phone for keys in given for phone in keys.phones}),
-        names=suppressed.hashes("name", {key for name in names if (key := name_key(name))}),
-        leads=tuple(suppressed.hashed_lead(*one) for one in leads),
-        **more,
-    )
-
-
-def listed(list_: SuppressionList, action: Action = Action.ERASE, **more: Any) -> Entry:
     """Add an entry for a person."""
-    return list_.append(lambda suppressed, number: entry_of(suppressed, number, action, **more))
+    given = [keys_in(text) for text in (*emails, *phones)]
+    mailboxes = {email for keys in given for email in keys.emails}
+    numbers = {phone for keys in given for phone in keys.phones}
+
+    def entry(suppressed: Suppressed, number: int) -> Entry:
+        return Entry(
+            number=number,
+            at=UNTIL,
+            action=action,
+            until=until,
+            identity=IDENTITY,
+            emails=suppressed.hashes("mailbox", mailboxes),
+            phones=suppressed.hashes("phone", numbers),
+            names=suppressed.hashes("name", {name_key(name) or "" for name in names}),
+            leads=tuple(suppressed.hashed_lead(*one) for one in leads),
+            **more,
+        )
+
+    return list_.append(entry)
+
+
+def with_list(folder: Path, list_: Path) -> DataFolder:
+    """A data folder whose suppression list is in another folder."""
+    return DataFolder.at(
+        folder, settings=Settings.from_variables({"LEADS_PRIVACY_DIR": str(list_)})
+    )
 
 
 def left_by_list(data: DataFolder) -> list[str]:

@@ -53,25 +53,18 @@ def running_postgres() -> Iterator[Postgres]:
         pytest.skip("PostgreSQL isn't installed (Debian's package postgresql)")
     # It refuses to run as root. Its socket's path has to be short.
     other = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+
     with TemporaryDirectory(prefix="pg-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         if other:
             shutil.chown(folder, "postgres")
+
         data = f"{folder}/data"
         initdb = str(_PROGRAMS[-1])
         pg_ctl = str(_PROGRAMS[-1].with_name("pg_ctl"))
-        make = [
-            *other,
-            initdb,
-            "--pgdata",
-            data,
-            "--auth",
-            "trust",
-            "--username",
-            "agency",
-            "--encoding",
-            "UTF8",
-        ]
+        options = "--auth trust --username agency --encoding UTF8"
+        make = [*other, initdb, "--pgdata", data, *options.split()]
         subprocess.run(make, check=True, capture_output=True, cwd="/")
+
         server = Postgres(folder, (*other, pg_ctl, "--pgdata", data, "--wait"))
         server.start()
         try:

@@ -14,17 +14,11 @@ LINE_SECONDS = 20.0
 class Progress:
     """Ends the line of dots at least every 20 seconds, with the share of tests that are done."""
 
-    def __init__(
-        self,
-        session: pytest.Session,
-        write_line: Callable[[str], None],
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, session: pytest.Session, write_line: Callable[[str], None]) -> None:
         self._session = session
         self._write_line = write_line
-        self._clock = clock
         self._done = 0
-        self._ended_at = clock()
+        self._ended_at = time.monotonic()
 
     @pytest.hookimpl(trylast=True)  # after the test's own dot
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -32,10 +26,10 @@ class Progress:
             return
 
         self._done += 1
-        if self._clock() - self._ended_at >= LINE_SECONDS:
+        if time.monotonic() - self._ended_at >= LINE_SECONDS:
             share = self._done / max(self._session.testscollected, 1)
             self._write_line(f" [{share:4.0%}]")
-            self._ended_at = self._clock()
+            self._ended_at = time.monotonic()
 
 
 def show_progress(session: pytest.Session) -> None:

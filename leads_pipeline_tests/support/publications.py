@@ -6,18 +6,16 @@ files (house.py).
 
 import hashlib
 import json
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from contextlib import nullcontext
 from dataclasses import dataclass, field
-from datetime import date, datetime, timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
 import duckdb
-import pytest
 
 from leads_pipeline.domain.contract import LeadKind, lead_kind
 from leads_pipeline.raw.rows import Row as RawRow
@@ -27,23 +25,13 @@ from leads_pipeline.warehouse.load_leads import CheckLeads, LoadLeads, former_of
 from leads_pipeline.warehouse.publication import publish
 from leads_pipeline.warehouse.step import Publication, Step
 from leads_pipeline.warehouse.tables import lead_tables
-from leads_pipeline_tests.support.house import NOW
-from leads_pipeline_tests.support.staging import DAY, LONDON
+from leads_pipeline_tests.support.house import DAY, LONDON, NOW, Row
 
-Row = dict[str, Any]
 TABLES = [table.name for table in lead_tables()]
 OLD_DAY = DAY - timedelta(days=90)
 
 # An address that no file may hold once its person is refused.
 SECRET = "jane.roe@people.example"
-
-# A program that opens a file for writing, and keeps it open until its input ends.
-OPENED = """
-import sys, duckdb
-db = duckdb.connect(sys.argv[1])
-print("opened", flush=True)
-sys.stdin.read()
-"""
 
 
 @dataclass
@@ -106,26 +94,11 @@ class Refuse(Step):
 
 
 @dataclass
-class Other(Step):
-    """A step that reads other things than leads."""
-
-    reads: str = ""
-    made_by: str = ""
-
-    def updates_if(self) -> str:
-        return self.reads
-
-    def rebuilds_if(self) -> str:
-        return self.made_by
-
-
-@dataclass
 class Folder:
     """A data folder and what its leads.duckdb is made from.
 
-    The step `others` stands for all that is made of leads.
-
-    `rewriting` is a mark of the last rewriting of raw.
+    The step `first` comes before leads are loaded, and `others` stands for all that is made of
+    them. `rewriting` is a mark of the last rewriting of raw.
     """
 
     path: Path
@@ -134,7 +107,6 @@ class Folder:
     rewriting: str = ""
     first: Step = field(default_factory=Step)
     others: Step = field(default_factory=Step)
-    at: datetime = NOW
 
     @property
     def file(self) -> Path:
@@ -145,7 +117,7 @@ class Folder:
         loading = LoadLeads(self.raw, [gate], self.zone, b"key")
         steps = [self.first, loading, CheckLeads(), self.others, gate]
         return publish(
-            self.path, self.raw, steps, self.at, lock=nullcontext(), is_first_of_day=is_first_of_day
+            self.path, self.raw, steps, NOW, lock=nullcontext(), is_first_of_day=is_first_of_day
         )
 
     def query(self, sql: str) -> list[tuple[Any, ...]]:
@@ -160,21 +132,6 @@ class Folder:
     def messages(self) -> dict[str, str]:
         return dict(self.query("select lead_id, message from applicant_leads"))
 
-    def versions(self) -> list[int]:
-        """The numbers of the versions, where the first publication at `at` has 1."""
-        names = [
-            re.fullmatch(r"leads-(\d+)-[0-9a-f]{16}.duckdb", path.name)
-            for path in (self.path / ".versions").iterdir()
-        ]
-        return sorted(self.publication(int(name[1])) for name in names if name)
-
-    def publication(self, number: int) -> int:
-        """The number of a publication, where the first one at `at` has 1."""
-        return number - int(self.at.timestamp()) + 1
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    data = tmp_path / "data"
-    data.mkdir()
-    return Folder(data)
+    def versions(self) -> list[Path]:
+        """The published files that are there."""
+        return [*(self.path / ".versions").glob("leads-*.duckdb")]

@@ -9,12 +9,13 @@ import contextlib
 import re
 import socket
 import ssl
-import subprocess
 import threading
 import time
 import zlib
 from collections.abc import Callable
 from pathlib import Path
+
+from leads_pipeline_tests.support.serving import make_certificate
 
 HEAD = b"HTTP/1.1 200 OK\r\n"
 
@@ -129,22 +130,8 @@ def bomb(megabytes: int) -> bytes:
 
 
 def unknown_authority(folder: Path) -> ssl.SSLContext:
-    """TLS for a server on 127.0.0.1 whose certificate no authority has signed."""
-    key = folder / "key.pem"
-    certificate = folder / "certificate.pem"
-    command = (
-        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj "
-        "/CN=localhost"
-    )
-    names = [
-        "-addext",
-        "subjectAltName=IP:127.0.0.1",
-        "-keyout",
-        str(key),
-        "-out",
-        str(certificate),
-    ]
-    subprocess.run([*command.split(), *names], check=True, capture_output=True)
+    """TLS for a server of this machine whose certificate no authority has signed."""
+    certificate, key = make_certificate(folder)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     return context

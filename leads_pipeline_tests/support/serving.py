@@ -1,12 +1,14 @@
-"""A handler of requests behind a socket of this machine."""
+"""A handler of requests behind a socket of this machine, and a certificate for such a socket."""
 
 import atexit
 import socket
+import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 
@@ -68,3 +70,16 @@ def free_port() -> int:
     free.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     free.bind(("127.0.0.1", 0))
     return int(free.getsockname()[1])
+
+
+def make_certificate(folder: Path) -> tuple[Path, Path]:
+    """A certificate of this machine that it has signed itself, and the key of it."""
+    certificate = folder / "certificate.pem"
+    key = folder / "private.key"
+    make = (
+        "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes "
+        "-subj /CN=localhost -addext subjectAltName=DNS:localhost,IP:127.0.0.1"
+    )
+    command = [*make.split(), "-keyout", str(key), "-out", str(certificate)]
+    subprocess.run(command, check=True, capture_output=True)
+    return certificate, key

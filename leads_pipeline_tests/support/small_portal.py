@@ -17,11 +17,23 @@ from urllib.parse import parse_qs, parse_qsl, unquote_plus, urlsplit
 
 from leads_pipeline_tests.support.serving import QuietHandler, serving
 
-CLIENT_ID = "agency"
-TOKEN_LIFETIME_SECONDS = 3600
+SECRET = "made-up-secret"
+
+# Each token begins with it.
+TOKEN = "canaryToken9a21"
 
 # Gives the status and the body for a path and its parameters.
 Answers = Callable[[str, Mapping[str, str]], tuple[int, bytes]]
+
+
+def variables(address: str, secret: str = SECRET) -> dict[str, str]:
+    """The variables that lead to a portal."""
+    return {
+        "LEADS_BASE_URL": address,
+        "LEADS_AUTH_URL": address,
+        "LEADS_CLIENT_ID": "agency",
+        "LEADS_CLIENT_SECRET": secret,
+    }
 
 
 def no_leads(path: str, _: Mapping[str, str]) -> tuple[int, bytes]:
@@ -32,50 +44,32 @@ def no_leads(path: str, _: Mapping[str, str]) -> tuple[int, bytes]:
 class SmallPortal:
     """One client at a time; a token is good while the secret that it was got with is."""
 
-    def __init__(
-        self, secret: str, answer: Answers = no_leads, tokens_begin: str = "token"
-    ) -> None:
+    def __init__(self, answer: Answers = no_leads, secret: str = SECRET) -> None:
         self.secret = secret
         self.answer = answer
         self.token_requests: list[str] = []  # the secrets that were sent
         self.token_forms: list[dict[str, list[str]]] = []
-        self.data_requests: list[str] = []  # the tokens
         self.base_url = ""
         self._tokens: dict[str, str] = {}
-        self._names = (f"{tokens_begin}-{number}" for number in count(1))
+        self._names = (f"{TOKEN}-{number}" for number in count(1))
         self._guard = threading.Lock()
 
     def get_token(self, secret: str) -> tuple[int, bytes]:
         with self._guard:
             self.token_requests.append(secret)
             if secret != self.secret:
-                return (
-                    401,
-                    b'{"error": "invalid_client", "error_description": "%s"}' % secret.encode(),
-                )
+                error = {"error": "invalid_client", "error_description": secret}
+                return 401, json.dumps(error).encode()
             token = next(self._names)
             self._tokens[token] = secret
-        answer = {
-            "access_token": token,
-            "expires_in": TOKEN_LIFETIME_SECONDS,
-            "token_type": "Bearer",
-        }
+        answer = {"access_token": token, "expires_in": 3600, "token_type": "Bearer"}
         return 200, json.dumps(answer).encode()
 
     def get_data(self, token: str, path: str, parameters: Mapping[str, str]) -> tuple[int, bytes]:
         with self._guard:
-            self.data_requests.append(token)
             if self._tokens.get(token) != self.secret:
                 return 401, b'{"errors": [{"code": "unauthorized", "message": "no", "links": []}]}'
         return self.answer(path, parameters)
-
-    def environment(self) -> dict[str, str]:
-        """The variables that lead to it, but for the secret."""
-        return {
-            "LEADS_BASE_URL": self.base_url,
-            "LEADS_AUTH_URL": self.base_url,
-            "LEADS_CLIENT_ID": CLIENT_ID,
-        }
 
 
 @contextmanager

@@ -128,18 +128,15 @@ class Outcome:
     """What became of the process: its calls on the folder that counted, and how it ended.
 
     `changes`: those of the calls that change something.
-    `is_done`: the work returned, `result` is what. `error`: the name of the exception that it
-    raised instead, with `message`. Neither: it was killed. `was_injected`: there was an n-th call,
-    and it got the fault.
+    `is_done`: the work returned, `result` is what. `error`: the exception that it raised instead.
+    Neither: it was killed.
     """
 
     calls: list[str] = field(default_factory=list)
     changes: list[str] = field(default_factory=list)
-    was_injected: bool = False
     is_done: bool = False
     result: Any = None
     error: str = ""
-    message: str = ""
 
 
 def run(
@@ -157,10 +154,12 @@ def run(
     is that of a folder.
     """
     context = _context(work.__module__)
+
     here, there = context.Pipe()
     process = context.Process(target=_child, args=(there, work, arguments))
     process.start()
     there.close()
+
     outcome = Outcome()
     try:
         listener = recv_handle(here)
@@ -170,7 +169,6 @@ def run(
             ):
                 outcome.calls.append(f"{call.name} {call.path}")
                 outcome.changes += outcome.calls[-1:] if call.changes else []
-                outcome.was_injected |= number == at
                 if number == at and fault is Fault.KILL:
                     process.kill()
                 elif number == at and fault is Fault.EIO:
@@ -186,13 +184,14 @@ def run(
         finally:
             os.close(listener)
         if here.poll():
-            outcome.is_done, outcome.result, outcome.error, outcome.message = here.recv()
+            outcome.is_done, outcome.result, outcome.error = here.recv()
     except EOFError:
         assert fault is Fault.KILL, "the process ended without a word"
     finally:
         here.close()
         process.kill()
         process.join()
+
     return outcome
 
 
@@ -206,7 +205,7 @@ def trials(
     counted = folder / "counted"
     shutil.copytree(start, counted, symlinks=True)
     whole = run(work, counted, folder=counted, fault=Fault.KILL)
-    assert whole.is_done, whole.message
+    assert whole.is_done, whole.error
 
     calls = range(len(whole.calls))
     chosen = Random(seed).sample(calls, min(most, len(calls)))  # noqa: S311 - to be repeated
@@ -235,9 +234,9 @@ def _child(connection: Connection, work: Callable[..., Any], arguments: tuple[An
     send_handle(connection, listener, os.getppid())
     os.close(listener)
     try:
-        connection.send((True, work(*arguments), "", ""))
+        connection.send((True, work(*arguments), ""))
     except BaseException as error:  # noqa: BLE001 - whatever it is, the test has to hear of it
-        connection.send((False, None, type(error).__name__, str(error)))
+        connection.send((False, None, f"{type(error).__name__}: {error}"))
 
 
 # --- seccomp --------------------------------------------------------------------------------------

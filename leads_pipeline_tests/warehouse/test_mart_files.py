@@ -12,9 +12,7 @@ from leads_pipeline.warehouse.drift import FindDrift
 from leads_pipeline.warehouse.marts import MakeMarts, Mart, marts_in
 from leads_pipeline.warehouse.step import Draft, Step
 from leads_pipeline_tests.support.house import DAY, LONDON, NEXT_DAY, House
-from leads_pipeline_tests.support.publications import Folder, folder
-
-__all__ = ["folder"]
+from leads_pipeline_tests.support.publications import Folder
 
 VIEW = "-- One row\n-- leads: Leads\n\n"
 BY_DAY = "-- One row per day\n-- by lead_day\n-- lead_day: Day\n-- leads: Leads\n\n"

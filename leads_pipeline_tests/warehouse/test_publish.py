@@ -17,15 +17,9 @@ from leads_pipeline.warehouse.step import Draft, Publication, Step
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY
 from leads_pipeline_tests.support.publications import (
     OLD_DAY,
-    OPENED,
     SECRET,
     Folder,
-    Other,
-    folder,
 )
-
-__all__ = ["folder"]
-
 
 # --- update ---------------------------------------------------------------------------------------
 
@@ -96,7 +90,7 @@ def test_nothing_of_who_is_refused_is_left_in_any_file(folder: Folder) -> None:
     assert folder.publish().way == "new file"
 
     assert folder.messages() == {"b": "m"}
-    assert folder.versions() == [3]
+    assert folder.versions() == [folder.file.resolve()]
     assert SECRET.encode() not in folder.file.read_bytes()
 
 
@@ -186,6 +180,15 @@ def test_a_file_that_another_program_wrote_to_is_built_anew(folder: Folder) -> N
     assert folder.tables() == before
 
 
+# It keeps the file open until its input ends.
+OPENED = """
+import sys, duckdb
+db = duckdb.connect(sys.argv[1])
+print("opened", flush=True)
+sys.stdin.read()
+"""
+
+
 def test_a_file_that_another_program_has_opened_for_writing_keeps_the_leads_that_raw_has_lost(
     folder: Folder,
 ) -> None:
@@ -215,7 +218,11 @@ def test_what_was_corrected_in_raw_is_not_taken_over_from_the_file_before(folder
     folder.publish()
     folder.raw.versions[key] = [(1, {"id": "a", "message": "corrected"})]
 
-    assert replace(folder, others=Other(made_by="another")).publish().way == "new file"
+    class Another(Step):
+        def rebuilds_if(self) -> str:
+            return "another"
+
+    assert replace(folder, others=Another()).publish().way == "new file"
 
     assert folder.messages() == {"a": "corrected"}
 
@@ -252,7 +259,6 @@ def test_a_publication_that_fails_changes_nothing_and_the_next_one_makes_up_for_
 
     assert folder.publish().way == "update"
     assert folder.messages() == {"a": "new"}
-    assert folder.versions() == [1, 2]
 
 
 def test_a_file_that_has_a_lead_twice_is_not_published(folder: Folder) -> None:
@@ -267,7 +273,7 @@ def test_a_file_that_has_a_lead_twice_is_not_published(folder: Folder) -> None:
     with pytest.raises(BugError, match="would lose 0 applicant leads and double 1"):
         replace(folder, first=Double()).publish()
 
-    assert folder.versions() == [1]
+    assert folder.messages() == {"a": "m"}
 
 
 def test_what_a_killed_publication_left_is_removed(folder: Folder) -> None:

@@ -9,7 +9,7 @@ from dagster import DefaultSensorStatus, build_sensor_context
 from leads_pipeline.features.alerts.sensor import alert_sensor
 from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.house import House
-from leads_pipeline_tests.support.pulls import home
+from leads_pipeline_tests.support.installation import home
 from leads_pipeline_tests.support.sinks import WebSink, web_sink
 
 TOKEN = "T0KEN"

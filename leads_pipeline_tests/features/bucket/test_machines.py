@@ -1,21 +1,38 @@
 """Machines with one bucket have the same leads, list and keys, and refuse another version's."""
 
+import json
 import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.names import place_of
 from leads_pipeline.raw.rows import FORMAT
 from leads_pipeline.raw.store import Store
 from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.command_line import FOR_ANY_COMMAND, run
-from leads_pipeline_tests.support.one_window import HERS, OTHERS, PLACE, ids, land
-from leads_pipeline_tests.support.people import lead, listed
-from leads_pipeline_tests.support.sample_answers import DAY
+from leads_pipeline_tests.support.people import EMAIL, lead, listed
+from leads_pipeline_tests.support.sample_answers import CLOSED_AT, DAY, WINDOW
+
+PLACE = place_of(APPLICANT, WINDOW)
+HERS = lead("hers", email=EMAIL, createdAt="2026-11-19T10:00:00Z")
+OTHERS = lead("others", email="john@people.example", createdAt="2026-11-19T10:00:00Z")
+
+
+def land(data: DataFolder, *leads: dict[str, Any]) -> None:
+    """Pull the window. The portal answers with these leads."""
+    received = [ReceivedLead(one["id"], json.dumps(one)) for one in leads]
+    data.raw.land(APPLICANT, WINDOW, received, CLOSED_AT, json.dumps(leads), "run-1")
+
+
+def ids(data: DataFolder) -> set[str]:
+    """The ids in the window."""
+    return {row.lead_id for row in data.raw.read(PLACE).rows}
 
 
 @pytest.fixture
@@ -24,23 +41,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     here = tmp_path / "here"
     here.mkdir()
     monkeypatch.chdir(here)
-    for name, value in FOR_ANY_COMMAND.items():
-        monkeypatch.setenv(name, value)
+    os.environ.update(FOR_ANY_COMMAND)
     return tmp_path / "work"
 
 
 @pytest.fixture
-def settings(moto: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+def settings(moto: str, folder: Path) -> Settings:
     """The settings of a machine with a new bucket, which works in that folder."""
-    monkeypatch.setenv("LEADS_DATA_DIR", new_bucket(moto, monkeypatch))
-    monkeypatch.setenv("LEADS_WORK_DIR", str(folder))
+    os.environ.update(LEADS_DATA_DIR=new_bucket(moto), LEADS_WORK_DIR=str(folder))
     return Settings.from_variables(os.environ)
 
 
 def test_two_machines_with_one_bucket_have_the_same_leads_and_list(
-    moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    moto: str, tmp_path: Path
 ) -> None:
-    variables = {"LEADS_DATA_DIR": new_bucket(moto, monkeypatch), "AWS_ENDPOINT_URL": moto}
+    variables = {"LEADS_DATA_DIR": new_bucket(moto), "AWS_ENDPOINT_URL": moto}
     one, two = (
         DataFolder.of(Settings.from_variables(variables | {"LEADS_WORK_DIR": str(tmp_path / name)}))
         for name in ("one", "two")
@@ -58,11 +73,9 @@ def test_two_machines_with_one_bucket_have_the_same_leads_and_list(
     assert two.state.start_date() == DAY
 
 
-def test_a_folder_moves_into_a_bucket_and_back_as_the_guide_says(
-    moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_moves_into_a_bucket_and_back_as_the_guide_says(moto: str, tmp_path: Path) -> None:
     """Raw files are copied by hand. The keys and the list follow by themselves."""
-    address = new_bucket(moto, monkeypatch)
+    address = new_bucket(moto)
     alone = DataFolder.at(tmp_path / "data")
     land(alone, HERS, OTHERS)
     listed(list_of(alone))

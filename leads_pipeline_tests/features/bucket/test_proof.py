@@ -58,7 +58,7 @@ def test_no_lead_goes_to_a_bucket_that_replaces_objects(
     monkeypatch.setattr(Careless, "behind", moto)
     monkeypatch.chdir(tmp_path)
     with serving(Careless) as address, running(Config(branches=1, leads_per_day=2)) as portal:
-        bucket = new_bucket(address, monkeypatch)
+        bucket = new_bucket(address)
         for name, value in {**portal.environment(), "LEADS_DATA_DIR": bucket}.items():
             monkeypatch.setenv(name, value)
 

@@ -12,17 +12,15 @@ from leads_pipeline_tests.support.buckets import new_bucket
 KEY = "raw/applicant_leads/day=2026-11-19/scope=branch-101/0f3a.parquet"
 
 
-def test_two_prefixes_of_a_bucket_know_nothing_of_each_other(
-    moto: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    bucket = new_bucket(moto, monkeypatch)
+def test_two_prefixes_of_a_bucket_know_nothing_of_each_other(moto: str) -> None:
+    bucket = new_bucket(moto)
     one, two = (open_store(f"{bucket}/{name}", plain_http=True) for name in ("a", "ab"))
     one.create(KEY, b"one")
     assert two.list("") == []
 
 
-def test_a_bucket_that_is_not_there_is_named(moto: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    store = open_store(f"{new_bucket(moto, monkeypatch)}-which-nobody-made", plain_http=True)
+def test_a_bucket_that_is_not_there_is_named(moto: str) -> None:
+    store = open_store(f"{new_bucket(moto)}-which-nobody-made", plain_http=True)
     said = r"s3://leads-\w+-which-nobody-made/.*Look whether the bucket exists"
 
     with pytest.raises(StorageError, match=said):

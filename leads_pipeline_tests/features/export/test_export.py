@@ -3,6 +3,7 @@ says.
 """
 
 import csv
+import os
 import stat
 from collections.abc import Iterator
 from datetime import datetime
@@ -59,12 +60,12 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> House:
 
 
 @pytest.fixture
-def office(published: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+def office(published: House, tmp_path: Path) -> House:
     """A copy of it. The commands work on it."""
     house = published.copied(tmp_path / "data")
-    monkeypatch.setenv("LEADS_DATA_DIR", str(house.folder))
-    monkeypatch.setenv("LEADS_BRANCH_IDS", "101,102")
-    monkeypatch.setenv("LEADS_TIMEZONE", ZONE)
+    os.environ.update(
+        LEADS_DATA_DIR=str(house.folder), LEADS_BRANCH_IDS="101,102", LEADS_TIMEZONE=ZONE
+    )
     return house
 
 

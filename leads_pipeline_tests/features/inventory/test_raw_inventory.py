@@ -53,9 +53,9 @@ def test_on_wish_the_inventory_is_searched_for_what_leads_ask_about(tmp_path: Pa
         assert "no lead asks about one" in said(here)["not_pulled"]
 
         here.pull({here.key(2), here.key(5)})
-        here.execute(PUBLISH_JOB, tags={})
+        here.execute(PUBLISH_JOB)
         assert here.execute(INVENTORY_JOB, tags=today).success
-        here.execute(PUBLISH_JOB, tags={})
+        here.execute(PUBLISH_JOB)
 
         published = LeadsFile(here.data)
         recent = {

@@ -1,6 +1,6 @@
 """Leads of two days and of an unknown one, with lists and an unknown member."""
 
-from leads_pipeline_tests.support.publications import Row
+from leads_pipeline_tests.support.house import Row
 
 LEADS: list[Row] = [
     {

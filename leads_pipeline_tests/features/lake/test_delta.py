@@ -17,9 +17,7 @@ from leads_pipeline.features.lake.delta import write_delta
 from leads_pipeline.features.lake.parquet_tables import delete_tables, write_tables
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline_tests.features.lake.leads import LEADS
-from leads_pipeline_tests.support.publications import SECRET, Folder, folder
-
-__all__ = ["folder"]
+from leads_pipeline_tests.support.publications import SECRET, Folder
 
 
 def write(folder: Folder) -> dict[str, int]:

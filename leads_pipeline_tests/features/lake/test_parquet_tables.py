@@ -12,9 +12,7 @@ import pytest
 from leads_pipeline.features.lake.parquet_tables import remove_tables, write_tables
 from leads_pipeline.warehouse.editions import number_of
 from leads_pipeline_tests.features.lake.leads import LEADS
-from leads_pipeline_tests.support.publications import SECRET, Folder, folder
-
-__all__ = ["folder"]
+from leads_pipeline_tests.support.publications import SECRET, Folder
 
 
 def write(folder: Folder) -> int | None:

@@ -131,10 +131,8 @@ def test_a_draft_that_a_killed_pull_has_left_is_adopted_and_the_next_helper_goes
 
 
 @pytest.mark.slow
-def test_a_bucket_is_loaded_ahead_too(
-    house: House, tmp_path: Path, moto: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    house.bucket = open_store(new_bucket(moto, monkeypatch), plain_http=True)
+def test_a_bucket_is_loaded_ahead_too(house: House, tmp_path: Path, moto: str) -> None:
+    house.bucket = open_store(new_bucket(moto), plain_http=True)
     house.load_ahead(partial(land, house, "a"), partial(land, house, "b", scope="branch-102"))
     plainly = published_plainly(house, tmp_path / "plain")
     house.publish()

@@ -32,9 +32,9 @@ from leads_pipeline.raw.landing import Landed, Raw
 from leads_pipeline.raw.names import Place, list_places
 from leads_pipeline.raw.rows import merged
 from leads_pipeline_tests.support.command_line import run
+from leads_pipeline_tests.support.house import LONDON
 from leads_pipeline_tests.support.newcomer import BIN, PATIENCE_SECONDS, ROOT
 from leads_pipeline_tests.support.nginx import running_nginx
-from leads_pipeline_tests.support.staging import LONDON
 
 KEY = "0123456789abcdef-key"
 SECRET_TEXT = "canary@example.com"

@@ -29,9 +29,9 @@ from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventL
 
 from leads_pipeline.errors import StorageError
 from leads_pipeline.features.quick_event_log.sqlite import SqliteEventLog, is_quick
+from leads_pipeline_tests.support.installation import home
 from leads_pipeline_tests.support.newcomer import wait_for
 from leads_pipeline_tests.support.postgres import running_postgres
-from leads_pipeline_tests.support.pulls import home
 
 KEYS = ["a", "b", "c"]
 RUN = "00000000-0000-4000-8000-000000000000"
@@ -118,7 +118,7 @@ def test_the_event_of_a_window_is_shown_soon_even_if_no_other_follows(tmp_path: 
 def test_an_open_page_of_the_run_shows_each_event_soon(tmp_path: Path) -> None:
     """It showed the first ones, and the others after a reload."""
     shown: list[str] = []
-    with home(tmp_path) as instance:
+    with home(tmp_path / "home") as instance:
         instance.create_run_for_job(
             Definitions([windows]).resolve_implicit_global_asset_job_def(), run_id=RUN
         )

@@ -48,10 +48,10 @@ def test_a_cancelled_run_is_two_lines_without_an_error(
 ) -> None:
     """Fault 109: Dagster's error came twice, and nothing said that the landed windows stay."""
     with pipeline(tmp_path) as here:
-        here.fail(dict.fromkeys(here.keys(2), Then(latency_ms=60_000)))
-        canceller = Thread(target=cancel_once_landed, args=[here, here.keys(1)])
+        here.fail(dict.fromkeys(here.keys([2]), Then(latency_ms=60_000)))
+        canceller = Thread(target=cancel_once_landed, args=[here, here.keys([1])])
         canceller.start()
-        run = pull_and_log(here, here.keys(1, 2))
+        run = pull_and_log(here, here.keys([1, 2]))
         canceller.join()
         written = capfd.readouterr().err.splitlines()
 
@@ -68,7 +68,7 @@ def cancel_once_landed(here: Pipeline, keys: set[str]) -> None:
     # The event log waits a second before it stores them. So the run waits for the other windows by
     # now.
     wait_for(lambda: here.shown().keys() >= keys)
-    [run] = here.runs()
+    [run] = here.instance.get_runs()
     here.instance.report_run_canceling(run)
     os.kill(os.getpid(), signal.SIGINT)
 
@@ -79,7 +79,7 @@ def pull_and_log(here: Pipeline, keys: set[str]) -> ExecuteInProcessResult:
         "loggers": {"console": {"config": {"log_level": "WARNING"}}},
         "ops": {"raw_applicant_leads": {"config": {"partition_keys": sorted(keys)}}},
     }
-    return here.execute(config, {}, [AssetKey("raw_applicant_leads")])
+    return here.execute(config=config, assets=[AssetKey("raw_applicant_leads")])
 
 
 def test_an_event_that_cannot_be_stored_is_a_line_without_its_sql() -> None:
