@@ -190,7 +190,9 @@ def test_each_lead_is_once_where_it_belongs_and_erasures_are_where_it_was(tmp_pa
         assert taken.total() - len(taken) <= 2 * AT_ONCE
 
     assert slow.of("lead.erased") == Counter([had_it])
-    assert crm.of("erased") == Counter({had_it, waits} & set(to_api))
+    # A killed sender may have noted a request that it never sent: then the API is told, too.
+    assert {had_it, waits} & set(to_api) <= set(crm.of("erased")) <= {had_it, waits}
+    assert set(crm.of("erased").values()) == {1}
     assert back.of("lead.erased") == Counter()
     work_of_night(house.data, Settings.from_variables({}), house.now, Night())
     receipts = [path.read_text() for path in (house.folder / "privacy" / "receipts").iterdir()]

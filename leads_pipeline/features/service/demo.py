@@ -139,7 +139,8 @@ def _show_demo(session: "Session") -> None:
     folder = _short(session.settings.data_dir)
     program = _short(Path(sys.executable).with_name("leads-pipeline"))
     file = f"duckdb.connect('{folder}/leads.duckdb', read_only=True)"
-    question = f"\"import duckdb; {file}.sql('from lead_facts').show()\""
+    by_day = "select lead_day, scope, count(*) as leads from lead_facts group by all order by all"
+    question = f"\"import duckdb; {file}.sql('{by_day}').show()\""
 
     click.echo(
         f"\n{click.style('What to do next', bold=True)}\n"
