@@ -486,9 +486,10 @@ def writing_ledger(folder: Path, name: str = DEFAULT) -> Iterator[Ledger]:
         with storing(path):
             make_folder(path.parent)
             db = sqlite3.connect(path, timeout=30)
-            path.chmod(PRIVATE_FILE_MODE)
 
         with closing(db):
+            with storing(path):
+                path.chmod(PRIVATE_FILE_MODE)
             db.execute("pragma synchronous = full")
             db.executescript(_SCHEMA)
             with db:
