@@ -3,7 +3,7 @@
 import json
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import date, timedelta
 
 import click
@@ -60,20 +60,31 @@ def coverage(count: int, as_json: bool) -> None:
         }
         click.echo(json.dumps(told, indent=2))
     else:
-        rows = [(kind, state, number) for (kind, state), number in sorted(counts.items())]
-        out.print(table(("kind", "state", "windows"), rows))
-        if others := sorted(scope.key for scope in facts.scopes_here - {*facts.scopes}):
-            click.echo(f"Not in LEADS_BRANCH_IDS, so not counted: {some(others)}.")
-        if not_landed:
-            _show_not_landed(facts, not_landed)
-        _show_not_published(facts, unpublished)
-        if not (not_landed or unpublished or facts.leads_duckdb.trouble):
-            click.echo("Every window that is due has landed and is published.")
+        _show(facts, counts, not_landed, unpublished)
 
     sys.exit(1 if not_landed or unpublished else 0)
 
 
 _NOT_LANDED = (WindowState.FAILED, WindowState.MISSING, WindowState.PARTIAL)
+
+
+def _show(
+    facts: Facts,
+    counts: Mapping[tuple[str, WindowState], int],
+    not_landed: Sequence[WindowRow],
+    unpublished: Sequence[date],
+) -> None:
+    """Print the counts, then what hasn't landed and what isn't published."""
+    rows = [(kind, state, number) for (kind, state), number in sorted(counts.items())]
+    out.print(table(("kind", "state", "windows"), rows))
+    if others := sorted(scope.key for scope in facts.scopes_here - {*facts.scopes}):
+        click.echo(f"Not in LEADS_BRANCH_IDS, so not counted: {some(others)}.")
+
+    if not_landed:
+        _show_not_landed(facts, not_landed)
+    _show_not_published(facts, unpublished)
+    if not (not_landed or unpublished or facts.leads_duckdb.trouble):
+        click.echo("Every window that is due has landed and is published.")
 
 
 def show_windows(title: str, message: str, rows: Sequence[WindowRow], branches: Branches) -> None:
