@@ -22,6 +22,7 @@ from leads_pipeline.features.privacy.identity import (
     FIRST_NAME,
     LAST_NAME,
     OWN_POSTCODE,
+    Text,
     texts_of,
 )
 from leads_pipeline.features.privacy.receipt import recipients
@@ -91,7 +92,7 @@ class Contact:
         names = list[str]()
         others = list[str]()
         for row in lead.rows:
-            fields = [field for field in texts_of(row.payload) if not field.is_member_name]
+            fields = _values_of(row.payload)
             names.append(
                 " ".join(
                     plain(field.text) for field in fields if field.path in FIRST_NAME | LAST_NAME
@@ -127,9 +128,10 @@ def written_by(lead: FoundLead) -> list[str]:
 
     A person judges by these whose lead it is.
     """
-    fields = [
-        field for row in lead.rows for field in texts_of(row.payload) if not field.is_member_name
-    ]
+    fields = list[Text]()
+    for row in lead.rows:
+        fields += _values_of(row.payload)
+
     written = [
         field for field in fields if field.path in OWN_POSTCODE or field.path.endswith("message")
     ]
@@ -150,9 +152,7 @@ def versions_of(lead: FoundLead) -> list[dict[str, Any]]:
 
 
 def _version(content: str, rows: Sequence[Row]) -> dict[str, Any]:
-    written = [
-        field for field in texts_of(content, _TRUTHS) if field.text and not field.is_member_name
-    ]
+    values = _values_of(content, _TRUTHS)
     return {
         "received_at": min(row.received_at for row in rows).isoformat(),
         "source": ", ".join(sorted({row.source for row in rows if row.source})),
@@ -160,8 +160,13 @@ def _version(content: str, rows: Sequence[Row]) -> dict[str, Any]:
         "scopes": sorted({row.place.scope for row in rows}),
         "files": sorted({row.path for row in rows}),
         "content": content,
-        "fields": [(field.path, field.text) for field in written],
+        "fields": [(field.path, field.text) for field in values if field.text],
     }
+
+
+def _values_of(content: str, truths: Mapping[bool, str] | None = None) -> list[Text]:
+    """Return the texts of a lead, but for the names of members."""
+    return [text for text in texts_of(content, truths) if not text.is_member_name]
 
 
 def retention_of(settings: Settings) -> list[str]:

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import click
 
-from leads_pipeline.cli.installation import open_folder, want_writable
+from leads_pipeline.cli.installation import open_folder
 from leads_pipeline.cli.output import HOST, Number, address_of, listening
 from leads_pipeline.errors import SettingsError, StorageError
 from leads_pipeline.features.pushes.findings import SEEN
@@ -14,6 +14,7 @@ from leads_pipeline.features.pushes.placement import Placement
 from leads_pipeline.features.pushes.receiver import PATH, Receiver, server
 from leads_pipeline.features.pushes.settings import PushSettings
 from leads_pipeline.portal.credentials import read_secret
+from leads_pipeline.raw.durable import check_writable
 from leads_pipeline.settings import Settings, origin
 
 
@@ -41,7 +42,7 @@ def receive(host: str, port: int) -> None:
             "carry. Make one with: openssl rand -hex 32"
         )
 
-    want_writable(settings)
+    check_writable(settings.data_dir)
     data = open_folder(settings)
     data.want_restored()
     receiver = Receiver(data.raw, Placement(settings.scopes, settings.zone), read_secret(key))

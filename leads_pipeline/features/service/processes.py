@@ -23,7 +23,7 @@ from typing import IO, Final
 
 import click
 
-from leads_pipeline.cli.installation import open_folder, want_writable
+from leads_pipeline.cli.installation import open_folder
 from leads_pipeline.cli.output import address_of, listening
 from leads_pipeline.cli.session import dagster_instance
 from leads_pipeline.errors import SettingsError
@@ -34,6 +34,7 @@ from leads_pipeline.features.service.dagster_log import readable
 from leads_pipeline.orchestration.dead_runs import end_dead_runs
 from leads_pipeline.orchestration.home import dagster_home
 from leads_pipeline.orchestration.names import SERVED
+from leads_pipeline.raw.durable import check_writable
 from leads_pipeline.settings import Secret, Settings
 
 # The location's name, too. Dagster remembers by it what was switched on or off in the UI.
@@ -84,7 +85,7 @@ def run_together(
     Then end all, and return the exit code.
     """
     listening(host, port).close()  # before anything is started
-    want_writable(settings)
+    check_writable(settings.data_dir)
     data = open_folder(settings)
     home = dagster_home(settings)
     data.want_restored()
