@@ -8,7 +8,7 @@ Belongs here: materialize all, backfill. Doesn't: what an asset does (test_asset
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -18,7 +18,8 @@ import pytest
 from dagster_graphql.schema import create_schema
 
 from leads_pipeline.simulator.faults import Rule, Then, When
-from leads_pipeline_tests.support.installation import Daemon, Installation, installation
+from leads_pipeline_tests.support.daemon_loops import Daemon
+from leads_pipeline_tests.support.installation import Installation, installation
 
 pytestmark = pytest.mark.slow
 
@@ -67,12 +68,15 @@ class Page:
         """All assets by name."""
         return {node["assetKey"]["path"][0]: node for node in self.ask(ASSETS)}
 
-    def backfill(self, assets: Sequence[str]) -> Any:
-        """Launch a backfill of all partitions, and wait for its end. Return what its page says."""
+    def backfill(self, assets: Iterable[str], keys: Collection[str] = ()) -> Any:
+        """Launch a backfill of those partitions or of all, and wait for its end.
+
+        Return what its page says.
+        """
         params = {
             "tags": [{"key": "dagster/from_ui", "value": "true"}],
             "assetSelection": [{"path": [asset]} for asset in sorted(assets)],
-            "allPartitions": True,
+            **({"partitionNames": sorted(keys)} if keys else {"allPartitions": True}),
         }
         launched = self.ask(LAUNCH_BACKFILL, params=params)
         assert launched["__typename"] == "LaunchBackfillSuccess", launched
@@ -94,7 +98,7 @@ def page(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Page]:
     indirect=True,
 )
 def test_materialize_all_is_green_and_runs_each_check(page: Page) -> None:
-    done = page.backfill([*page.assets()])
+    done = page.backfill(page.assets())
 
     assert done["status"] == "COMPLETED_SUCCESS"
     statuses = {
@@ -105,6 +109,15 @@ def test_materialize_all_is_green_and_runs_each_check(page: Page) -> None:
     # The simulator sends a field that the contract doesn't know.
     assert statuses.pop(("drift", "contract_knows_what_comes")) in ("SUCCEEDED", "FAILED")
     assert {check: status for check, status in statuses.items() if status != "SUCCEEDED"} == {}
+
+
+def test_a_backfill_of_some_partitions_asks_once_for_each(page: Page) -> None:
+    wanted = page.here.keys([1], [101, 102]) | {page.here.key(2, 103)}
+
+    page.backfill(["raw_applicant_leads"], wanted)
+
+    assert page.here.asked() == dict.fromkeys(wanted, 1)
+    assert page.here.shown() == dict.fromkeys(wanted, "MATERIALIZED")
 
 
 def test_a_backfill_shows_the_windows_of_a_refused_branch_red_and_the_next_one_heals_them(

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 import yaml
-from dagster import AssetKey
 
 from leads_pipeline.cli.session import Session
 from leads_pipeline.errors import SettingsError
@@ -25,20 +24,6 @@ from leads_pipeline_tests.support.installation import Installation, installation
 def here(tmp_path: Path) -> Iterator[Installation]:
     with installation(tmp_path) as started:
         yield started
-
-
-# --- every window that a run was started for is pulled, once --------------------------------------
-
-
-@pytest.mark.slow
-def test_a_backfill_of_assets_pulls_each_of_its_windows(here: Installation) -> None:
-    wanted = here.keys([2, 3], [101, 102]) | {here.key(7, 103)}
-
-    with here.daemon() as daemon:
-        daemon.backfill_assets([AssetKey("raw_applicant_leads")], sorted(wanted))
-
-    assert here.asked() == dict.fromkeys(wanted, 1)
-    assert here.shown() == dict.fromkeys(wanted, "MATERIALIZED")
 
 
 # --- what runs side by side, by the dagster.yaml that users get -----------------------------------

@@ -7,7 +7,6 @@ tests'.
 """
 
 import atexit
-import logging
 import os
 import shutil
 import warnings
@@ -33,14 +32,6 @@ from dagster import (
     build_schedule_context,
     build_sensor_context,
 )
-from dagster._core.definitions.reconstruct import ReconstructableJob
-from dagster._core.execution.backfill import PartitionBackfill
-from dagster._core.test_utils import freeze_time
-from dagster._core.workspace.context import WorkspaceProcessContext
-from dagster._daemon.backfill import execute_backfill_iteration
-from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import QueuedRunCoordinatorDaemon
-from dagster._daemon.sensor import execute_sensor_iteration
-from dagster._scheduler.scheduler import launch_scheduled_runs
 
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline.domain.contract import APPLICANT, LeadKind
@@ -55,15 +46,7 @@ from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.app import Config, Simulator
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline.simulator.server import running
-from leads_pipeline_tests.support.daemon_loops import UNFINISHED, finish, workspace_of
-
-# Runs start in the test's process instead of one each, which would cost seconds. The rest is as
-# users have it.
-_IN_THIS_PROCESS = """
-run_launcher:
-  module: dagster._core.launcher.sync_in_memory_run_launcher
-  class: SyncInMemoryRunLauncher
-"""
+from leads_pipeline_tests.support.daemon_loops import RUNS_IN_THIS_PROCESS, Daemon, daemon_of
 
 # One attempt a window and run, and no wait of seconds after a 401 or 403: the client's own retries
 # are test_client.py's.
@@ -202,14 +185,10 @@ class Installation:
         return {key: status.value for key, status in (statuses or {}).items() if status is not None}
 
     @contextmanager
-    def daemon(self) -> Iterator["Daemon"]:
+    def daemon(self) -> Iterator[Daemon]:
         """Dagster's daemon, an iteration at a time."""
-        # Dagster keeps the last job of a process, which an earlier test in it may have loaded with
-        # other settings.
-        ReconstructableJob.get_repository_definition.cache_clear()
-        ReconstructableJob.get_definition.cache_clear()
-        with workspace_of(self.instance) as workspace:
-            yield Daemon(workspace)
+        with daemon_of(self.instance) as daemon:
+            yield daemon
 
 
 def tick_of(
@@ -234,64 +213,6 @@ def tick_of(
     [request] = answer.run_requests
     assert isinstance(request, RunRequest)
     return request
-
-
-@dataclass(frozen=True, slots=True)
-class Daemon:
-    """One iteration of each of the daemon's loops, when it is told to."""
-
-    workspace: WorkspaceProcessContext
-
-    def backfill_assets(self, assets: Sequence[AssetKey], keys: Sequence[str]) -> None:
-        """What the UI's button does for a selection of partitions of assets, to the end."""
-        asset_graph = self.workspace.create_request_context().asset_graph
-        self.workspace.instance.add_backfill(
-            PartitionBackfill.from_asset_partitions(
-                backfill_id="backfill",
-                asset_graph=asset_graph,
-                partition_names=keys,
-                asset_selection=assets,
-                backfill_timestamp=datetime.now(UTC).timestamp(),
-                tags={},
-                dynamic_partitions_store=self.workspace.instance,
-                all_partitions=False,
-                title=None,
-                description=None,
-                run_config=None,
-            )
-        )
-        self.finish_backfill("backfill")
-
-    def finish_backfill(self, name: str) -> None:
-        """Run a backfill that was added to its end."""
-        for _ in range(10):
-            finish(execute_backfill_iteration(self.workspace, logging.getLogger("backfill")))
-            self.launch_queued()
-            now = self.workspace.instance.get_backfill(name)
-            if now is not None and now.status not in UNFINISHED:
-                return
-        raise AssertionError("The backfill doesn't end.")
-
-    def tick(self, now: datetime) -> None:
-        """The ticks of every sensor and schedule that are due at that moment by Dagster's clock.
-
-        Runs that sensors ask for are run. Those of schedules stay queued.
-        """
-        log = logging.getLogger("ticks")
-        with freeze_time(now):
-            finish(execute_sensor_iteration(self.workspace, log, None, None))
-        self.launch_queued()
-        with freeze_time(now):
-            finish(launch_scheduled_runs(self.workspace, log, now, {}))
-
-    def launch_queued(self) -> None:
-        """Launch the runs that are queued; they run at once and to the end."""
-        queue = QueuedRunCoordinatorDaemon(interval_seconds=0)
-        while True:
-            before = self.workspace.instance.get_runs_count()
-            finish(queue.run_iteration(self.workspace))
-            if self.workspace.instance.get_runs_count() == before:
-                return
 
 
 @contextmanager
@@ -328,7 +249,7 @@ def installation(
             patch(
                 "leads_pipeline.orchestration.resources.Service", partial(Service, policy=IMPATIENT)
             ),
-            home(folder / "home", of_users + _IN_THIS_PROCESS) as instance,
+            home(folder / "home", of_users + RUNS_IN_THIS_PROCESS) as instance,
         ):
             yield Installation(simulator, environment, instance, Clock(now))
 
