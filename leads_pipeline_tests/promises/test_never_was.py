@@ -15,7 +15,7 @@ from itertools import product
 from operator import methodcaller
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -46,30 +46,58 @@ PROVENANCE: Final = {"removed", "received", "state"}
 
 # --- people and what they send --------------------------------------------------------------------
 
-# Who may ask to be erased. Two are at one provider under nearly the same address.
-PEOPLE = (
-    "jane.roe@people.example",
-    "mary+homes@people.example",
-    "mary.p@people.example",
-    "ann.lee@gmail.com",
-    "annlee@people.example",
-)
-STRANGERS = tuple(f"{number}@elsewhere.example" for number in range(6))
 
-# How somebody writes their address this time.
-SPELLINGS: Final[tuple[Callable[[str], str], ...]] = (str, str.title, lambda one: f" {one.upper()}")
+class Person(NamedTuple):
+    email: str
+    phone: str
+    name: str
+
+
+# Who may ask to be erased. Two share a telephone, and two are at one provider under nearly the same
+# address.
+PEOPLE = (
+    Person("jane.roe@people.example", "07700 900123", "Jane Roe"),
+    Person("john.roe@people.example", "07700 900123", "John Roe"),
+    Person("mary+homes@people.example", "0161 496 0001", "Mary Poe"),
+    Person("mary.p@people.example", "0161 496 0002", "Mary Penn"),
+    Person("ann.lee@gmail.com", "0161 496 0003", "Ann Lee"),
+    Person("annlee@people.example", "0161 496 0004", "Anna Leigh"),
+)
+STRANGERS = tuple(
+    Person(f"{number}@elsewhere.example", f"0161 496 001{number}", f"Stranger {'ABCDEF'[number]}")
+    for number in range(6)
+)
+
+# How somebody writes their address and their number this time.
+EMAILS: Final[tuple[Callable[[str], str], ...]] = (str, str.title, lambda one: f" {one.upper()}")
+PHONES: Final = ("{}", "{} (work)", "mobile {}, not after 9pm")
 
 
 @dataclass(frozen=True)
 class Version:
-    """What the portal shows of a lead from a moment on. `email` is the truth."""
+    """What the portal shows of a lead from a moment on. `person` is the truth.
+
+    The contact always has the name, and the address, the number or both.
+    """
 
     since: datetime
     scope: str
     created_at: datetime
     text: str
-    email: str
+    person: Person
+    has_email: bool
+    has_phone: bool
     spelling: int
+
+    @property
+    def contact(self) -> dict[str, str]:
+        first_name, last_name = self.person.name.split()
+        shown = {"firstName": first_name, "lastName": last_name}
+        if self.has_email:
+            shown["email"] = EMAILS[self.spelling](self.person.email)
+        if self.has_phone:
+            shown["phoneNumber"] = PHONES[self.spelling].format(self.person.phone)
+        return shown
 
 
 @dataclass(frozen=True)
@@ -94,7 +122,7 @@ class Lead:
             "id": self.id,
             "createdAt": f"{version.created_at:%Y-%m-%dT%H:%M:%SZ}",
             "message": version.text,
-            "contact": {"email": SPELLINGS[version.spelling](version.email)},
+            "contact": version.contact,
             "viewingTimes": [{"earliest": "2026-11-01T09:00:00Z"}] * version.spelling,
             "listingDetails": {"images": [{"filename": version.text}]},
             "portalSource": f"source {len(version.text) % 2}",
@@ -110,7 +138,7 @@ def seeded_leads(rng: Random) -> list[Lead]:
     """Leads of the days before and new enquiries, corrected, moved and given to somebody else."""
     leads: list[Lead] = []
     for number in range(36):
-        email = rng.choice(PEOPLE if rng.random() < 0.8 else STRANGERS)
+        person = rng.choice(PEOPLE if rng.random() < 0.8 else STRANGERS)
         is_new = number % 4 == 0
         since = BEGIN - timedelta(hours=rng.randrange(1, 72))
         if is_new:
@@ -119,40 +147,50 @@ def seeded_leads(rng: Random) -> list[Lead]:
             since = midnight(rng.choice(DAYS[:-1]))
         since = since.replace(microsecond=0)
 
-        versions = [written(rng, since, rng.choice(SCOPES), since, email)]
+        versions = [written(rng, since, rng.choice(SCOPES), since, person)]
         while rng.random() < 0.4 and len(versions) < 4:
             last = versions[-1]
             later = max(BEGIN, last.since) + rng.random() * STEP * STEPS / 2
             scope = rng.choice([last.scope, *SCOPES])
             created = last.created_at - rng.choice([0, 0, 0, rng.randrange(30)]) * HOUR
-            whose = rng.choice([last.email, rng.choice(PEOPLE)])
+            whose = rng.choice([last.person, rng.choice(PEOPLE)])
             versions.append(written(rng, later, scope, max(created, midnight(DAYS[0])), whose))
         leads.append(Lead(f"lead-{number:04}", KINDS[number % 3 == 2], tuple(versions)))
     return leads
 
 
-def written(rng: Random, since: datetime, scope: str, created_at: datetime, email: str) -> Version:
+def written(
+    rng: Random, since: datetime, scope: str, created_at: datetime, person: Person
+) -> Version:
     text = f"text {rng.randrange(10**6)}"
     if rng.random() < 0.2:
-        text += f", or ask {rng.choice(PEOPLE)}"
-    return Version(since, scope, created_at, text, email, rng.randrange(len(SPELLINGS)))
+        text += f", or ask {rng.choice(rng.choice(PEOPLE)[:2])}"
+    has_email = rng.random() < 0.8
+    return Version(
+        since=since,
+        scope=scope,
+        created_at=created_at,
+        text=text,
+        person=person,
+        has_email=has_email,
+        has_phone=not has_email or rng.random() < 0.5,
+        spelling=rng.randrange(len(EMAILS)),
+    )
 
 
 @dataclass(frozen=True)
 class Request:
-    """Who asks to be erased, by their address, or by a lead as KIND/ID."""
+    """Who asks to be erased, and what they give of themselves, or a lead as KIND/ID."""
 
     at: datetime
-    email: str = ""
-    lead: str = ""
+    person: Person
+    identifiers: dict[str, str]
 
-    @property
-    def identifiers(self) -> dict[str, str]:
-        return {"email": self.email} if self.email else {"lead": self.lead}
-
-    def is_shown_by(self, lead: Lead, version: Version) -> bool:
-        """Whether a version is theirs, by what they gave."""
-        return self.lead == lead.key or self.email == version.email
+    def is_shown_by(self, version: Version) -> bool:
+        """Whether a version is theirs. Whoever gives a number gives the name, too."""
+        is_by_email = "email" in self.identifiers and version.has_email
+        is_by_phone = "phone" in self.identifiers and version.has_phone
+        return version.person == self.person and (is_by_email or is_by_phone)
 
 
 # --- what happens ---------------------------------------------------------------------------------
@@ -245,7 +283,7 @@ class History:
         """Note that the portal hands a version over. It may be of somebody who was erased."""
         self.handed.append((lead, version))
         for request in self.requests:
-            if version.created_at < request.at and request.email == version.email:
+            if version.created_at < request.at and request.is_shown_by(version):
                 self.meant.add(lead.id)
 
     def pull(self, step: Step, *, is_whole: bool = False) -> None:
@@ -288,17 +326,26 @@ class History:
     def erase(self, step: Step) -> None:
         """Erase somebody who is known by then, if anybody is."""
         known = {
-            lead.key: version.email
+            lead.key: version.person
             for lead, version in self.handed
-            if lead.id not in self.meant and version.email in PEOPLE
+            if lead.id not in self.meant and version.person in PEOPLE
         }
         if not self.with_erasures or not known:
             return
-        key, email = list(known.items())[step.which % len(known)]
-        request = Request(self.house.now, email=email)
-        if step.how % 4 == 0:
-            request = Request(self.house.now, lead=key)
-        wanted = {lead.id for lead, version in self.handed if request.is_shown_by(lead, version)}
+
+        key, person = list(known.items())[step.which % len(known)]
+        given = (
+            {"lead": key},
+            {"email": person.email},
+            {"phone": person.phone, "name": person.name},
+            person._asdict(),
+        )
+        request = Request(self.house.now, person, given[step.how % len(given)])
+        wanted = {
+            lead.id
+            for lead, version in self.handed
+            if request.identifiers.get("lead") == lead.key or request.is_shown_by(version)
+        }
         if wanted - self.meant:
             self.work(step, Deed("erase", **request.identifiers))
             self.requests.append(request)
