@@ -197,19 +197,10 @@ class Raw:
         received = received_rows(leads, asked_at, before.rows, self._clock())
         return self._merge(place, before, received, fetch, newest_entry)
 
-    def merge(
-        self,
-        place: Place,
-        received: Sequence[Row],
-        fetch: Fetch | None = None,
-        *,
-        is_anonymous: bool = False,
-    ) -> Landed:
-        """Merge numbered rows, with the fetch that found them if it was a whole one."""
+    def merge(self, place: Place, rows: Sequence[Row]) -> Landed:
+        """Merge rows that have their numbers. They are durable when this returns."""
         newest_entry = self._gate.newest_entry
-        return self._merge(
-            place, self.read(place), received, fetch, newest_entry, is_anonymous=is_anonymous
-        )
+        return self._merge(place, self.read(place), rows, None, newest_entry)
 
     def add(
         self,
@@ -267,12 +258,10 @@ class Raw:
         received: Sequence[Row],
         fetch: Fetch | None,
         newest_entry: int,
-        *,
-        is_anonymous: bool = False,
     ) -> Landed:
         """Put one file in the place of those before it."""
-        is_newest_fetch = fetch is not None and before.is_older_than(fetch)
         rows_before = before.rows
+        is_newest_fetch = fetch is not None and before.is_older_than(fetch)
         if is_newest_fetch:
             rows_before = without_returned(rows_before, received, gone=before.footer.gone)
 
@@ -280,21 +269,14 @@ class Raw:
         admitted = self._gate.admit(place, everything)
         rows = merged(admitted)
 
-        footer = replace(
-            before.footer,
-            body_hash="",
-            newest_entry=newest_entry,
-            is_anonymous=is_anonymous and before.is_anonymous,
-        )
+        footer = replace(before.footer, body_hash="", newest_entry=newest_entry, is_anonymous=False)
         if fetch is not None and is_newest_fetch:
+            footer = replace(footer, run_id=fetch.run_id, gone=_gone_from(received, rows, fetch))
             # The same answer again changes nothing only if nothing newer came by another way. And
             # if a person was taken out, the hash would confirm a guess of the whole answer.
-            is_as_answered = admitted == everything and all(
-                row.number <= fetch.at for row in rows_before
-            )
-            body_hash = fetch.body_hash if is_as_answered else ""
-            gone = _gone_from(received, rows, fetch)
-            footer = replace(footer, run_id=fetch.run_id, body_hash=body_hash, gone=gone)
+            came_later = any(row.number > fetch.at for row in rows_before)
+            if admitted == everything and not came_later:
+                footer = replace(footer, body_hash=fetch.body_hash)
 
         self._replace(place, before, rows, footer, fetch)
         if fetch is not None:
