@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -22,13 +23,17 @@ from dagster import (
 from dagster._core.test_utils import freeze_time
 
 from leads_pipeline.domain.contract import APPLICANT
-from leads_pipeline.features.own_tables.own_marts import look_of
+from leads_pipeline.features.privacy.identity import Person
+from leads_pipeline.features.privacy.requests import Request, add
+from leads_pipeline.features.privacy.search import Found
+from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.orchestration.names import PLAIN, PUBLISH_JOB, PULL_JOB
 from leads_pipeline.orchestration.publish_sensor import (
     NIGHTLY_TAG,
     NIGHTS_KEPT_FOR,
     RUNS_KEPT_FOR,
     delete_old_runs,
+    inputs_of,
     noted_publication,
     publish_sensor,
 )
@@ -69,15 +74,14 @@ class House:
         self.is_broken = False
         self.nightly: list[bool] = []
         self.marts = folder.folder.with_name("marts")
-        self.settings = Settings.from_variables({"LEADS_MARTS_DIR": str(self.marts)})
-        self.sensor = publish_sensor(LONDON, self.look_of_marts, is_bucket=is_bucket, clock=clock)
+        variables = {"LEADS_DATA_DIR": str(folder.folder), "LEADS_MARTS_DIR": str(self.marts)}
+        inputs = partial(inputs_of, Settings.from_variables(variables))
+        self.sensor = publish_sensor(LONDON, inputs, is_bucket=is_bucket, clock=clock)
 
         @asset
         def leads(context: AssetExecutionContext, data: ResourceParam[DataFolder]) -> None:
             is_nightly = NIGHTLY_TAG in context.run.tags
-            with noted_publication(
-                data, LONDON, self.look_of_marts, is_nightly=is_nightly, clock=clock
-            ):
+            with noted_publication(data, LONDON, inputs, is_nightly=is_nightly, clock=clock):
                 if self.is_broken:
                     raise OSError("The disk is full.")
             swap_in_new_file(self.folder.folder)
@@ -89,9 +93,6 @@ class House:
         self.definitions = Definitions(
             [leads], jobs=jobs, sensors=[self.sensor], resources={"data": folder}
         )
-
-    def look_of_marts(self) -> str:
-        return look_of(self.settings)
 
     @property
     def publications(self) -> Publications:
@@ -177,6 +178,22 @@ def test_what_lands_during_a_publication_is_published_by_the_next(house: House) 
         house.land()
     house.clock.now += MINUTE
     assert house.publishes()
+
+
+def test_a_request_whose_command_was_killed_is_carried_out_without_waiting_for_the_night(
+    house: House,
+) -> None:
+    house.land_and_publish()
+    house.clock.now += MINUTE
+    assert not house.publishes()
+
+    jane = Person.of(lead_ids=[("applicant", "jane")])
+    erasure = Request(Action.ERASE, jane, Found(), house.clock.now.date())
+    add(house.folder, erasure, house.clock.now)
+
+    assert house.publishes()
+    house.clock.now += MINUTE
+    assert not house.publishes()
 
 
 def test_a_change_in_the_folder_of_ones_own_marts_is_published(house: House) -> None:

@@ -30,4 +30,5 @@ FEATURE: Final = Feature(
     former_gate="leads_pipeline.features.privacy.publishing:GateForFormer",
     follow_list="leads_pipeline.features.privacy.publishing:FollowList",
     night="leads_pipeline.features.privacy.nightly:work_of_night",
+    inputs="leads_pipeline.features.privacy.gatekeeper:newest_entry",
 )

@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import partial
 from pathlib import Path
 
-from leads_pipeline.errors import BugError
+from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.features.privacy.keys_of_days import key_of_day
 from leads_pipeline.features.privacy.settings import PrivacySettings
 from leads_pipeline.features.privacy.suppression import Gate, SuppressionList
@@ -48,3 +48,14 @@ def gate_of(data: DataFolder) -> Gate:
 def list_of(data: DataFolder) -> SuppressionList:
     """Return the suppression list of a data folder."""
     return gate_of(data).entries
+
+
+def newest_entry(settings: Settings) -> str:
+    """Return a text that changes with the suppression list.
+
+    So the service carries out a request whose command was killed right after it was noted.
+    """
+    try:
+        return f"entry {DataFolder.of(settings).gate.newest_entry}"
+    except StorageError as error:
+        return str(error)
