@@ -1,4 +1,6 @@
-"""Every lead of the portal is published once, as last received, by commands and by `serve`."""
+"""Every lead of the portal is published once, as last received, by commands and by `serve`, also
+beside a branch that is refused and a file that rots.
+"""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -112,6 +114,43 @@ def test_commands_publish_every_lead_once_as_last_received(
 
     # A backfill without news changes nothing.
     assert machine.command(*backfill) == 0
+    assert_published_as_received(machine, portal)
+
+
+def test_a_branch_that_the_portal_refuses_costs_no_other_branch_a_lead_and_is_pulled_again(
+    machine: Machine, portal: Portal
+) -> None:
+    last_day = ("backfill", "--from", str(DAYS[-1]), "--to", str(DAYS[-1]))
+    portal.refused = {"102": 403}
+
+    assert machine.command(*last_day) == 1
+    assert {branch for _, branch, _ in machine.published("applicant").values()} == {"101"}
+    assert_published_as_received(machine, portal)
+
+    portal.refused = {}
+    assert machine.command(*last_day) == 0
+    assert {branch for _, branch, _ in machine.published("applicant").values()} == {*BRANCHES}
+    assert_published_as_received(machine, portal)
+
+
+def test_a_raw_file_that_rots_is_found_and_its_leads_stay_published(
+    machine: Machine, portal: Portal
+) -> None:
+    last_day = ("backfill", "--from", str(DAYS[-1]), "--to", str(DAYS[-1]))
+    assert machine.command(*last_day) == 0
+    [file, *_] = (machine.data / "raw" / "applicant_leads").rglob("*.parquet")
+    file.chmod(0o600)
+    file.write_bytes(file.read_bytes()[:-1])
+
+    code, told = machine.said("verify")
+
+    assert code == 1
+    assert file.name in told
+    assert_published_as_received(machine, portal)
+
+    # The window is pulled again.
+    assert machine.command(*last_day) == 0
+    assert machine.command("verify") == 0
     assert_published_as_received(machine, portal)
 
 

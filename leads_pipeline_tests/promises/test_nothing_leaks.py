@@ -29,6 +29,8 @@ from leads_pipeline_tests.support.serving import free_port
 from leads_pipeline_tests.support.sinks import mail_server, web_sink
 from leads_pipeline_tests.support.small_portal import TOKEN, SmallPortal, served, variables
 
+pytestmark = [needs_gpg, pytest.mark.slow]
+
 # Letters and digits, so that no encoding of URLs, JSON or forms hides them from the search.
 SECRET = "canarySecret5e7d"
 PASSPHRASE = "canaryPassphrase33f0"
@@ -95,7 +97,7 @@ from contextlib import suppress
 from leads_pipeline.cli import main
 for command in (
     "privacy log", "privacy find --email {EMAIL}", "status", "status --json", "doctor", "coverage --days 3",
-    "metrics", "verify", "alert --test",
+    "metrics", "verify", "alert --test", "settings", "findings",
 ):
     with suppress(SystemExit):
         main(command.split())
@@ -279,16 +281,15 @@ class Workplace:
         (folder / str(len(list(folder.iterdir())))).write_bytes(output)
 
 
-@needs_gpg
-@pytest.mark.slow
-def test_no_log_event_mart_report_metric_or_alert_holds_a_secret_or_personal_data(
-    tmp_path: Path,
-) -> None:
+@pytest.fixture(scope="module")
+def searched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
+    """Use everything. Where each canary is then, by file and by table in it."""
+    folder = tmp_path_factory.mktemp("everything")
     for name in ("home", "tmp", "work", "output"):
-        (tmp_path / name).mkdir()
+        (folder / name).mkdir()
     with running_gpg() as gpg:
-        (tmp_path / "key.asc").write_bytes(gpg.make_key("agency", passphrase=PASSPHRASE))
-        (tmp_path / "message.asc").write_bytes(gpg.encrypt(SECRET.encode(), "agency"))
+        (folder / "key.asc").write_bytes(gpg.make_key("agency", passphrase=PASSPHRASE))
+        (folder / "message.asc").write_bytes(gpg.encrypt(SECRET.encode(), "agency"))
     answers = Answers()
     with (
         served(SmallPortal(answers, SECRET)) as portal,
@@ -296,15 +297,15 @@ def test_no_log_event_mart_report_metric_or_alert_holds_a_secret_or_personal_dat
         mail_server(auth_require_tls=False) as mail,
     ):
         workplace = Workplace(
-            tmp_path,
+            folder,
             {
                 **variables(portal.base_url, secret=""),
-                "LEADS_CLIENT_SECRET_PGP_FILE": str(tmp_path / "message.asc"),
-                "LEADS_PGP_PRIVATE_KEY_FILE": str(tmp_path / "key.asc"),
+                "LEADS_CLIENT_SECRET_PGP_FILE": str(folder / "message.asc"),
+                "LEADS_PGP_PRIVATE_KEY_FILE": str(folder / "key.asc"),
                 "LEADS_PGP_PASSPHRASE": PASSPHRASE,
                 "LEADS_BRANCH_IDS": "101,102,103,104,105",
                 "LEADS_START_DATE": str(DAY),
-                "LEADS_DATA_DIR": str(tmp_path / "data"),
+                "LEADS_DATA_DIR": str(folder / "data"),
                 "LEADS_RECEIVE_KEY": RECEIVE_KEY,
                 "LEADS_ALERT_WEBHOOK": f"{web.url}/{WEBHOOK}",
                 "LEADS_ALERT_SLACK_WEBHOOK": f"{web.url}/{SLACK}",
@@ -312,8 +313,8 @@ def test_no_log_event_mart_report_metric_or_alert_holds_a_secret_or_personal_dat
                 "LEADS_ALERT_EMAIL": "agent@agency.example",
                 "LEADS_SMTP_URL": f"smtp://agent:{MAIL_PASSWORD}@{mail.host}",
                 "PATH": os.environ["PATH"],
-                "HOME": str(tmp_path / "home"),
-                "TMPDIR": str(tmp_path / "tmp"),
+                "HOME": str(folder / "home"),
+                "TMPDIR": str(folder / "tmp"),
             },
         )
         mail.password = MAIL_PASSWORD.encode()
@@ -321,45 +322,68 @@ def test_no_log_event_mart_report_metric_or_alert_holds_a_secret_or_personal_dat
         web.status = 500
         wrong_password = f"smtp://agent:{WRONG_MAIL_PASSWORD}@{mail.host}"
         workplace.run(PROGRAM, "alert", "--test", LEADS_SMTP_URL=wrong_password)
-        (tmp_path / "output" / "alerts-by-web").write_bytes(
-            b"\n".join(body for _, _, body in web.requests)
-        )
-        (tmp_path / "output" / "alerts-by-mail").write_bytes(
-            b"\n".join(one.content for one in mail.mails)
-        )
+
+        alerts = {
+            "web": b"\n".join(body for _, _, body in web.requests),
+            "mail": b"\n".join(one.content for one in mail.mails),
+        }
+        for way, content in alerts.items():
+            assert b"branch-103" in content
+            (folder / "output" / f"alerts-by-{way}").write_bytes(content)
         assert {SECRET, WRONG_SECRET} == {*portal.token_requests}
     assert answers.asked["/applicant-leads", "102"] >= 3
+    assert_canaries_went_through(folder / "data" / "leads.duckdb")
 
-    # The canaries went through: the leads are where they belong, and the drift of their members is
-    # known.
-    with duckdb.connect(str(tmp_path / "data" / "leads.duckdb"), read_only=True) as db:
-        assert (EMAIL,) in db.execute("select contact_email from applicant_leads").fetchall()
-        assert (ERASED,) not in db.execute("select contact_email from applicant_leads").fetchall()
+    return holding(folder, [*SECRETS, *PERSONAL])
+
+
+def assert_canaries_went_through(file: Path) -> None:
+    """The leads are where they belong, and the drift of their members is known."""
+    with duckdb.connect(str(file), read_only=True) as db:
+        emails = db.execute("select contact_email from applicant_leads").fetchall()
+        assert (EMAIL,) in emails
+        assert (ERASED,) not in emails
         assert ("pushed",) in db.execute("select lead_id from applicant_leads").fetchall()
-        assert db.execute(
-            "select count(*) from applicant_leads where len(_problems) > 0"
-        ).fetchall() != [(0,)]
+        odd = "select count(*) from applicant_leads where len(_problems) > 0"
+        assert db.execute(odd).fetchall() != [(0,)]
         assert ("unheardOf",) in db.execute("select field from drift").fetchall()
-    alerts = [(tmp_path / "output" / f"alerts-by-{way}").read_text() for way in ("web", "mail")]
-    assert all("branch-103" in alert for alert in alerts)
 
-    found = holding(tmp_path, [*SECRETS, *PERSONAL])
-    assert all(place.startswith("data/.state/tokens/") for place in found[TOKEN])
-    assert found.pop(TOKEN)
-    assert {canary: places for canary in SECRETS if (places := found.get(canary))} == {}
-    # An answer without a list of leads is kept in quarantine, and an erasure names it.
-    assert [place for place in found[ERASED] if not place.startswith("data/quarantine/")] == []
-    assert any(place.startswith("data/restricted/") for place in found[EMAIL])
-    assert "data/leads.duckdb applicant_leads" in found[CORRECTED]
+
+def test_a_secret_is_in_no_file_and_the_portals_token_in_the_folder_of_tokens_alone(
+    searched: dict[str, set[str]],
+) -> None:
+    places_of_token = searched[TOKEN]
+    others = {secret: searched[secret] for secret in SECRETS if secret != TOKEN}
+
+    assert places_of_token
+    assert all(place.startswith("data/.state/tokens/") for place in places_of_token)
+    assert {secret: places for secret, places in others.items() if places} == {}
+
+
+def test_personal_data_is_where_leads_belong_and_in_no_log_event_mart_report_metric_or_alert(
+    searched: dict[str, set[str]],
+) -> None:
     wrong = {
-        canary: {one for one in found[canary] if not re.fullmatch(PLACES, one)}
+        canary: {place for place in searched[canary] if not re.fullmatch(PLACES, place)}
         for canary in PERSONAL
     }
+
     assert {canary: places for canary, places in wrong.items() if places} == {}
+    assert any(place.startswith("data/restricted/") for place in searched[EMAIL])
+    assert "data/leads.duckdb applicant_leads" in searched[CORRECTED]
+
+
+def test_who_was_erased_is_in_no_file_but_an_answer_in_quarantine_which_the_erasure_names(
+    searched: dict[str, set[str]],
+) -> None:
+    """An answer without a list of leads is kept there."""
+    places = searched[ERASED]
+
+    assert [place for place in places if not place.startswith("data/quarantine/")] == []
 
 
 def use(here: Workplace) -> None:
-    """Run every command, once well and once with each wrong secret."""
+    """Run what reads or writes leads or secrets, once well and once with each wrong secret."""
     backfill = (PROGRAM, "backfill", "--from", str(DAY), "--to", str(DAY))
     here.run(*backfill)  # branches 103 to 105 fail
     lead = {

@@ -89,7 +89,7 @@ def old(tmp_path: Path) -> Old:
     return Old(tmp_path / "data", **json.loads((tmp_path / "truth.json").read_text()))
 
 
-def test_dagster_starts_with_a_dagster_yaml_of_1de0322e_and_keeps_events_in_its_class(
+def test_dagster_starts_with_a_dagster_yaml_of_1de0322e_and_keeps_its_events(
     old: Old, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = old.data / ".dagster"
@@ -102,8 +102,10 @@ def test_dagster_starts_with_a_dagster_yaml_of_1de0322e_and_keeps_events_in_its_
         [event] = instance.all_logs("a-run")
         assert event.message == "started"
 
-    # The class that such a file names for Postgres.
+
+def test_the_class_that_a_dagster_yaml_of_1de0322e_names_for_postgres_is_still_there() -> None:
     of_postgres = import_module("leads_pipeline.orchestration.event_log_postgres")
+
     assert of_postgres.PostgresStorage
 
 

@@ -2,6 +2,7 @@
 and works there.
 """
 
+import json
 import os
 import shutil
 import subprocess
@@ -112,37 +113,45 @@ def test_a_third_kind_of_lead_is_one_declaration(change: Change, run: Run) -> No
     change("domain/contract.py", "VENDOR, ", "APPLICANT, APPRAISAL)")
     printed = run(
         """
+import json
+from leads_pipeline.definitions import build_definitions
+from leads_pipeline.warehouse.checks import checks
+
 house.land("vendor", [{"id": "v", "instruction": "SELL", "contact": {"email": "vera@people.example"}}])
 house.fail("vendor", DAY, "branch-102")
 house.publish()
-print(house.query("select lead_id, instruction from vendor_leads"))
-print(house.query("select kind, leads, people from mart_leads_daily"))
-print(house.query("select kind, state from mart_coverage where kind = 'vendor' and scope = 'branch-102'")[0])
-print(house.failing_checks().get("vendor_leads: lead_ids_are_unique"))
-print(house.find(email="vera@people.example"))
+told = {
+    "leads": house.query("select lead_id, instruction from vendor_leads"),
+    "daily": house.query("select kind, leads, people from mart_leads_daily"),
+    "coverage": house.query("select scope, state from mart_coverage where kind = 'vendor'"),
+    "checks": [check.name for check in checks() if check.table == "vendor_leads"],
+    "failing": [*house.failing_checks()],
+    "report": house.report(),
+    "found": house.find(email="vera@people.example"),
+    "assets": [key.to_user_string() for key in build_definitions({}).resolve_asset_graph().get_all_asset_keys()],
+}
 house.erase(email="vera@people.example")
-print(house.leads("vendor"))
-assert "</b>vendor leads" in house.report()
-from leads_pipeline.definitions import build_definitions
-assets = {key.to_user_string() for key in build_definitions({}).resolve_asset_graph().get_all_asset_keys()}
-print(sorted(name for name in assets if "vendor" in name))
+told["after the erasure"] = [*house.leads("vendor")]
+print(json.dumps(told))
 command("findings")
 command("backfill", "--help")
 """,
         LEADS_BRANCH_IDS="101,102",
         LEADS_START_DATE="2026-11-19",
     )
-    assert printed.startswith(
-        "[('v', 'SELL')]\n"
-        "[('vendor', 1, 1)]\n"
-        "('vendor', 'failed')\n"
-        "None\n"
-        "[('theirs', 'vendor', 'v')]\n"
-        "{}\n"
-        "['raw_vendor_leads', 'vendor_leads']\n"
-    )
-    assert "[vendor|applicant|appraisal|inventory]" in printed
-    assert "vendor windows of branch-102" in printed or "vendor branch-102" in printed
+    line, _, commands = printed.partition("\n")
+    told = json.loads(line)
+    assert told["leads"] == [["v", "SELL"]]
+    assert told["daily"] == [["vendor", 1, 1]]
+    assert ["branch-102", "failed"] in told["coverage"]
+    assert "lead_ids_are_unique" in told["checks"]
+    assert not [failing for failing in told["failing"] if failing.startswith("vendor")]
+    assert "</b>vendor leads" in told["report"]
+    assert {"raw_vendor_leads", "vendor_leads"} <= {*told["assets"]}
+    assert told["found"] == [["theirs", "vendor", "v"]]
+    assert told["after the erasure"] == []
+    assert "[vendor|applicant|appraisal|inventory]" in commands
+    assert "vendor windows of branch-102" in commands
 
 
 @pytest.mark.slow

@@ -62,8 +62,8 @@ pytestmark = [pytest.mark.slow, needs_faketime]
 DAYS: Final = int(os.environ.get("WEEKS_DAYS", "6"))
 SEED: Final = os.environ.get("WEEKS_SEED") or os.environ["CHAOS_SEED"]
 
-# How long after its end a window is looked at by promise.
-LOOKS: Final = (timedelta(hours=6), 7 * DAY, 14 * DAY, 21 * DAY, 28 * DAY)
+# How long after its end a window is looked at again by promise.
+LOOKS: Final = (DAY, 2 * DAY, 7 * DAY, 14 * DAY, 21 * DAY, 28 * DAY)
 
 
 @dataclass(slots=True)
