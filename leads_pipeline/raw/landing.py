@@ -79,10 +79,10 @@ class Contents:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """The rows of all files, not merged.
+        """The rows of all files that count, not merged.
 
-        If a lead was gone and came back, its row in the newest file alone counts. A killed landing
-        may have left the older file.
+        A killed landing may have left an older file. Of a lead that was gone and came back, the row
+        in the newest file alone counts.
         """
         newest = self.folder.newest
         in_newest = self.opened[newest].rows if newest else []
@@ -192,7 +192,7 @@ class Raw:
         fetch = Fetch(microseconds(asked_at), state_of(window, asked_at), body_hash, run_id)
         newest_entry = self._gate.newest_entry
         before = Contents() if is_fresh else self.read(place)
-        if landed := self._confirm(place, before, fetch, newest_entry):
+        if landed := self._confirm_by_name(place, before, fetch, newest_entry):
             return landed
         received = received_rows(leads, asked_at, before.rows, self._clock())
         return self._merge(place, before, received, fetch, newest_entry)
@@ -231,7 +231,7 @@ class Raw:
 
         return _counts(before.rows, received, now)
 
-    def _confirm(
+    def _confirm_by_name(
         self, place: Place, before: Contents, fetch: Fetch, newest_entry: int
     ) -> Landed | None:
         """Give the window's only file a newer name, if the answer has the same bytes as before."""

@@ -109,40 +109,46 @@ def received_rows(
     now: datetime,
     source: str = PULL,
 ) -> list[Row]:
-    """Return a row for each lead received at that moment.
+    """Return a row for each lead received at that moment. `before` are the window's rows.
 
-    Of a lead that came twice, the later one counts. If every answer has the same two texts of it,
-    only the first answer brings both.
-
-    `before` are the window's rows. If one has a number of the future, the clock was set back. The
-    new rows then go on from the highest number, because what is received later has to count.
+    Of a lead that came twice, the later one counts. An answer may have the same two texts of a lead
+    each time. Only the first such answer brings both.
     """
-    highest = max((row.number for row in before), default=0)
-    number = microseconds(moment)
-
-    if highest > microseconds(now):
-        number = max(number, highest + 1)
-
-    rows = []
-    newest = dict[str, Row]()
-    for lead in leads:
-        earlier = newest.get(lead.lead_id)
-        row = Row(
-            lead.lead_id, number if earlier is None else earlier.number + 1, lead.payload, source
-        )
-        newest[lead.lead_id] = row
-        rows.append(row)
-
+    rows = _numbered(leads, _number_after(before, moment, now), source)
+    last_rows = {row.lead_id: row for row in rows}
     texts_before = newest_payloads(merged(before))
     versions_before = {(row.lead_id, row.payload) for row in before}
 
-    def is_kept(row: Row) -> bool:
-        last = newest[row.lead_id]
-        is_new = (row.lead_id, row.payload) not in versions_before
-        has_changed = last.payload != texts_before.get(row.lead_id)
-        return row is last or is_new or has_changed
+    kept = []
+    for row in rows:
+        last = last_rows[row.lead_id]
+        is_new_text = (row.lead_id, row.payload) not in versions_before
+        has_lead_changed = last.payload != texts_before.get(row.lead_id)
+        if row is last or is_new_text or has_lead_changed:
+            kept.append(row)
+    return kept
 
-    return [row for row in rows if is_kept(row)]
+
+def _number_after(before: Sequence[Row], moment: datetime, now: datetime) -> int:
+    """Return the number of what is received at that moment.
+
+    If a row has a number of the future, the clock was set back. What is received later has to
+    count, so numbers go on from the highest.
+    """
+    number = microseconds(moment)
+    highest = max((row.number for row in before), default=0)
+    return max(number, highest + 1) if highest > microseconds(now) else number
+
+
+def _numbered(leads: Iterable[ReceivedLead], number: int, source: str) -> list[Row]:
+    """Return a row for each lead, of one that comes again with the next number."""
+    rows = []
+    next_numbers = dict[str, int]()
+    for lead in leads:
+        number_of_row = next_numbers.get(lead.lead_id, number)
+        next_numbers[lead.lead_id] = number_of_row + 1
+        rows.append(Row(lead.lead_id, number_of_row, lead.payload, source))
+    return rows
 
 
 def merged(rows: Iterable[Row]) -> list[Row]:
