@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from xlsxwriter import Workbook
 
+from leads_pipeline.features.own_tables.lists import LoadLists
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.finding import all_finders, find
 from leads_pipeline.settings import Settings
-from leads_pipeline_tests.support.house import House
+from leads_pipeline_tests.support.house import LONDON, House
 
 EMAIL = "jane@example.org"
 LISTS = ("list", "named", "typed")
@@ -145,6 +146,17 @@ def test_answers_of_a_british_spreadsheet_are_taken(house: House) -> None:
     assert dict(house.query(minutes)) == {"late": 39, "same minute": 0, "next": 1}
     problems = "select lead_id, problem from answers where problem is not null"
     assert house.query(problems) == [("before", "before the lead")]
+
+
+def test_a_list_that_gets_its_right_name_is_loaded_by_the_next_publication(tmp_path: Path) -> None:
+    lists = LoadLists([tmp_path], tmp_path / "data", LONDON)
+    misnamed = tmp_path / "outcomes.csv"
+    misnamed.write_bytes(b"lead_id,answered_at\na,2026-11-19 10:10\n")
+    before = lists.updates_if()
+
+    misnamed.rename(tmp_path / "answers.csv")
+
+    assert lists.updates_if() != before
 
 
 @pytest.mark.parametrize(
