@@ -124,20 +124,11 @@ def _end_with(publication: int) -> None:
 def _make(task: Task) -> Made:
     try:
         with connection(Path(task.folder)) as db:
-            db.execute(f"set max_temp_directory_size = '{_SPILL_MAX}'")
-            db.execute(f"attach {literal(task.made)} as made (storage_version 'v1.0.0')")
-            db.execute(f"attach {literal(task.leads)} as leads (read_only)")
-            _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-            resource.setrlimit(
-                resource.RLIMIT_DATA, (_BYTES_MAX if hard < 0 else min(_BYTES_MAX, hard), hard)
-            )
+            _prepare(db, task)
             try:
                 if task.statement is None:
                     return _read(db, task)
-                db.execute("use leads")
-                db.execute("set enable_external_access = false")
-                db.execute("set lock_configuration = true")
-                db.execute(f"create table made.main.{quoted(task.name)} as {task.statement}")
+                _select(db, task.name, task.statement)
             except duckdb.Error as error:
                 return Made(is_made=False, problem=error_in_words(error, task.statement))
             columns = columns_of(db, task.name, database="made")
@@ -146,17 +137,41 @@ def _make(task: Task) -> Made:
     except OSError as error:
         return Made(is_made=False, problem=f"It can't be read ({error.strerror}).")
 
-    if columns == [*task.columns]:
-        return Made(is_made=True, problem=None)
+    problem = _problem_of_columns(columns, task.columns)
+    return Made(is_made=problem is None, problem=problem)
 
-    missing = [name for name in task.columns if name not in columns]
+
+def _prepare(db: duckdb.DuckDBPyConnection, task: Task) -> None:
+    """Attach both files, and limit the disk and the memory of this process."""
+    db.execute(f"set max_temp_directory_size = '{_SPILL_MAX}'")
+    db.execute(f"attach {literal(task.made)} as made (storage_version 'v1.0.0')")
+    db.execute(f"attach {literal(task.leads)} as leads (read_only)")
+
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = _BYTES_MAX if hard < 0 else min(_BYTES_MAX, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+
+
+def _select(db: duckdb.DuckDBPyConnection, name: str, statement: str) -> None:
+    """Make the table of a mart, which may open no files."""
+    db.execute("use leads")
+    db.execute("set enable_external_access = false")
+    db.execute("set lock_configuration = true")
+    db.execute(f"create table made.main.{quoted(name)} as {statement}")
+
+
+def _problem_of_columns(columns: Sequence[str], header: Sequence[str]) -> str | None:
+    """Say how the columns of a SELECT differ from those of the mart's header."""
+    if [*columns] == [*header]:
+        return None
+
+    missing = [name for name in header if name not in columns]
     which = (
         f"It doesn't select {', '.join(missing)}."
         if missing
         else "Name them in the order of the SELECT."
     )
-    problem = f"It selects {len(columns)} columns, and its header has {len(task.columns)}. {which}"
-    return Made(is_made=False, problem=problem)
+    return f"It selects {len(columns)} columns, and its header has {len(header)}. {which}"
 
 
 def _read(db: duckdb.DuckDBPyConnection, task: Task) -> Made:
