@@ -6,6 +6,8 @@ leads.duckdb (own_marts.py).
 DuckDB can't stop a function in the middle, and a huge value may get its process killed. The
 statement opens no files, and leads.duckdb is attached read-only. It isn't enough that it is a
 SELECT: in DuckDB 2.0, `with gone as (delete from t returning *) select * from gone` is one.
+
+Each process waits for the imports. So they are few, and pyarrow isn't among them.
 """
 
 # ruff: noqa: S608 - only quoted names are in the statements
@@ -18,7 +20,6 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from threading import Thread
 from typing import Final, NamedTuple
@@ -27,7 +28,6 @@ import duckdb
 
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.warehouse.duck import MEMORY_LIMIT, connection, file_name, literal, quoted
-from leads_pipeline.warehouse.tables import columns_of
 
 # Limits of each table, beside MEMORY_LIMIT: its time, what DuckDB may spill to the disk, and what
 # the process may have.
@@ -78,7 +78,7 @@ class Task(NamedTuple):
     made: str
     file: str
     statement: str | None
-    columns: Sequence[str]
+    columns: list[str]
 
 
 class Made(NamedTuple):
@@ -128,10 +128,9 @@ def _make(task: Task) -> Made:
             try:
                 if task.statement is None:
                     return _read(db, task)
-                _select(db, task.name, task.statement)
+                columns = _select(db, task.name, task.statement)
             except duckdb.Error as error:
                 return Made(is_made=False, problem=error_in_words(error, task.statement))
-            columns = columns_of(db, task.name, database="made")
     except (BugError, StorageError) as error:
         return Made(is_made=False, problem=str(error))
     except OSError as error:
@@ -152,17 +151,19 @@ def _prepare(db: duckdb.DuckDBPyConnection, task: Task) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
 
 
-def _select(db: duckdb.DuckDBPyConnection, name: str, statement: str) -> None:
-    """Make the table of a mart, which may open no files."""
+def _select(db: duckdb.DuckDBPyConnection, name: str, statement: str) -> list[str]:
+    """Make the table of a mart, which may open no files. Return its columns."""
+    table = f"made.main.{quoted(name)}"
     db.execute("use leads")
     db.execute("set enable_external_access = false")
     db.execute("set lock_configuration = true")
-    db.execute(f"create table made.main.{quoted(name)} as {statement}")
+    db.execute(f"create table {table} as {statement}")
+    return [column for column, *_ in db.execute(f"describe {table}").fetchall()]
 
 
-def _problem_of_columns(columns: Sequence[str], header: Sequence[str]) -> str | None:
+def _problem_of_columns(columns: list[str], header: list[str]) -> str | None:
     """Say how the columns of a SELECT differ from those of the mart's header."""
-    if [*columns] == [*header]:
+    if columns == header:
         return None
 
     missing = [name for name in header if name not in columns]

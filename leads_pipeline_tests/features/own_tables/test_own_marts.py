@@ -183,12 +183,11 @@ def test_a_mart_without_end_is_stopped(house: House, tmp_path: Path) -> None:
         "with recursive t(n) as (select 1 union all select n + 1 from t) select count(*) as leads "
         "from t"
     )
-    write(house, a_sql=LEADS + endless, b_sql=COUNT)
+    write(house, a_sql=LEADS + endless)
 
-    [(name, problem)] = problems_in_a_draft(house, tmp_path, seconds=5).items()
+    problems = problems_in_a_draft(house, tmp_path, seconds=5)
 
-    assert name == "a.sql"
-    assert problem.startswith("It took longer than")
+    assert problems["a.sql"].startswith("It took longer than")
 
 
 def test_a_mart_without_bounds_is_stopped(house: House, tmp_path: Path) -> None:
