@@ -106,7 +106,7 @@ def _typed_members(members: Mapping[str, object], depth: int) -> Iterator[str]:
 
 
 def _name_to_show(name: str) -> str:
-    """Return a usual name as it is, else the word of paging that it begins with, and `…`."""
+    """Return a usual name as it is, else `…`, behind the word of paging that it begins with."""
     plain = _plain(name)
     if _USUAL.fullmatch(plain) and re.fullmatch(r"[A-Za-z_-]+", name):
         return name

@@ -369,6 +369,7 @@ def test_a_landed_window_that_a_person_fails_to_pull_again_is_green_after_the_ne
     assert here.shown()[landed] == "MATERIALIZED"
 
 
+@pytest.mark.slow
 def test_a_further_look_that_fails_stays_red_until_it_succeeds(here: Pipeline) -> None:
     """Fault 107: a window that waits for another request isn't shown as landed meanwhile."""
     here.run(here.tick())
