@@ -417,8 +417,8 @@ class Pull:
 def tokens_refused_since(rows: Iterable[WindowRow]) -> dict[Scope, datetime]:
     """Return one kind's scopes that answered windows with 401 and have landed none since.
 
-    The value is the earliest of these answers that is known, in UTC: of each window, the last
-    failure is. Other failures don't count.
+    Only the last failure of a window is known. The value is the moment in UTC of the earliest one
+    with 401. Failures of other kinds don't count.
     """
     rows = list(rows)
     last_fetches = _last_fetches(rows)

@@ -13,9 +13,6 @@ import pytest
 from xlsxwriter import Workbook
 
 from leads_pipeline.features.own_tables.lists import LoadLists
-from leads_pipeline.health.facts import Facts
-from leads_pipeline.health.finding import all_finders, find
-from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.house import LONDON, House
 
 EMAIL = "jane@example.org"
@@ -65,13 +62,6 @@ def workbook(*rows: tuple[str, ...]) -> bytes:
     return content.getvalue()
 
 
-def told(house: House) -> list[str]:
-    """What the findings about the folder say."""
-    variables = {"LEADS_DATA_DIR": str(house.folder), "LEADS_MARTS_DIR": str(house.marts)}
-    facts = Facts(Settings.from_variables(variables), house.data, house.now)
-    return sorted(one.message for one in find(facts, [all_finders()["own-marts"]]))
-
-
 # --- what is taken --------------------------------------------------------------------------------
 
 
@@ -96,7 +86,7 @@ def test_a_csv_of_excel_is_taken_with_its_types_whatever_separates_its_columns(
         (date(2026, 12, 1), datetime(2027, 1, 9, 9, 5), 1300.5, "07700900123", "1,2"),
         (None, None, None, None, None),
     ]
-    assert told(house) == []
+    assert house.findings("own-marts") == []
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -127,8 +117,9 @@ def test_a_list_that_would_make_a_wrong_table_is_refused_and_the_last_rows_stay(
         "named.csv: Its first line doesn't name the columns of the lines below it.",
         "typed.xlsx: Files of this kind aren't read. Save it as CSV, in Excel as CSV UTF-8",
     ]
-    for said, begins in zip(told(house), expected, strict=True):
-        assert said.startswith(begins)
+    told = sorted(finding.message for finding in house.findings("own-marts"))
+    for message, begins in zip(told, expected, strict=True):
+        assert message.startswith(begins)
 
 
 # --- answers --------------------------------------------------------------------------------------
