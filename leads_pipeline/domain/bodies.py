@@ -20,9 +20,9 @@ from leads_pipeline.domain.contract import (
     ReceivedLead,
 )
 from leads_pipeline.domain.json_pieces import (
+    container_in,
     cut_list,
     members_of,
-    only_value,
     text_of,
 )
 from leads_pipeline.errors import InvalidAnswerError
@@ -77,14 +77,15 @@ def cut_leads(kind: LeadKind, body: bytes) -> CutAnswer:
 def read_texts(payload: str, names: Collection[str]) -> dict[str, str]:
     """Return a lead's top-level members that hold text or a number, as text.
 
-    The lead may be invalid JSON.
+    The lead may be invalid JSON. Members behind a broken place are lost. If its brackets don't
+    match, all are.
     """
     body = payload.encode()
     texts = dict[str, str]()
-    with contextlib.suppress(InvalidAnswerError):  # members behind a broken place are lost
-        for key, start, end in members_of(body, only_value(body)):
+    with contextlib.suppress(InvalidAnswerError):
+        for key, start, end in members_of(body, container_in(body)):
             name = text_of(key)
-            text = _id_text(body[start:end])
+            text = _text_or_number(body[start:end])
             if name is not None and name in names and text is not None:
                 texts[name] = text
     return texts
@@ -98,14 +99,14 @@ def is_of_paging(path: str) -> bool:
 def _typed_members(members: Mapping[str, object], depth: int) -> Iterator[str]:
     """Yield path and JSON type of each member, and of the members within it."""
     for name, value in members.items():
-        shown = _shown(name)
+        shown = _name_to_show(name)
         yield f"{shown}/{_json_type(value)}"
         if isinstance(value, dict) and depth > 1:
             yield from (f"{shown}.{inner}" for inner in _typed_members(value, depth - 1))
 
 
-def _shown(name: str) -> str:
-    """Return a usual name as it is, else the word of paging that it begins with, else `…`."""
+def _name_to_show(name: str) -> str:
+    """Return a usual name as it is, else `…`, behind the word of paging that it begins with."""
     plain = _plain(name)
     if _USUAL.fullmatch(plain) and re.fullmatch(r"[A-Za-z_-]+", name):
         return name
@@ -159,7 +160,7 @@ def received(element: bytes) -> tuple[str, str]:
         payload = element.decode("latin-1")
 
     try:
-        element_id = _id_text(bytes(_IDENTIFIED.decode(payload).id))
+        element_id = _text_or_number(bytes(_IDENTIFIED.decode(payload).id))
     except msgspec.ValidationError:  # not an object
         element_id = None
     except (msgspec.DecodeError, RecursionError):  # it still merges with later versions
@@ -168,21 +169,14 @@ def received(element: bytes) -> tuple[str, str]:
     return element_id or f"sha256:{hashlib.sha256(element).hexdigest()}", payload
 
 
-def _id_text(raw: bytes) -> str | None:
-    """Return an id as text: a string, or a number exactly as it was written.
+def _text_or_number(raw: bytes) -> str | None:
+    """Return a string's text, or a number exactly as it was written.
 
     None for a blank string, a string with a lone surrogate, and any other value.
     """
-    with contextlib.suppress(msgspec.DecodeError):  # nearly every id, in a fraction of json's time
+    with contextlib.suppress(msgspec.DecodeError):
         text = _STRING.decode(raw)
         return text if text.strip() else None
 
-    if re.fullmatch(rb"-?[0-9][0-9.eE+-]*", raw):
-        return raw.decode()
-
-    try:
-        value = json.loads(raw)
-        return value if isinstance(value, str) and value.strip() and value.encode() else None
-    except (ValueError, RecursionError):
-        # JSON that json refuses, or a lone surrogate that has no UTF-8 form.
-        return None
+    is_number = re.fullmatch(rb"-?[0-9][0-9.eE+-]*", raw) is not None
+    return raw.decode() if is_number else None

@@ -87,20 +87,19 @@ def due_at(
     return max(fetch, failure.failed_at + min(wait, half_of_the_rest))
 
 
-def due(
-    known: Iterable[tuple[Window, datetime | None, Failure | None]],
+def windows_to_ask_for(
+    windows: Iterable[tuple[Window, datetime | None, Failure | None]],
     started_at: datetime,
     now: datetime,
 ) -> list[Window]:
-    """Return the windows to ask for now, soonest deleted first.
+    """Return those to ask for now, soonest deleted first.
 
-    `known`: each window, its newest fetch, its failure.
+    `windows`: each with its newest fetch and its failure.
     """
-    moments = (
-        (window, due_at(window, fetched_at, failure, started_at, now))
-        for window, fetched_at, failure in known
-    )
-    return sorted(
-        (window for window, at in moments if at is not None and at <= now),
-        key=lambda w: (w.start, w.scope),
-    )
+    to_ask_for = []
+    for window, fetched_at, failure in windows:
+        at = due_at(window, fetched_at, failure, started_at, now)
+        if at is not None and at <= now:
+            to_ask_for.append(window)
+
+    return sorted(to_ask_for, key=lambda window: (window.start, window.scope))

@@ -38,7 +38,8 @@ def cut_list(key: str, body: bytes) -> tuple[list[bytes], list[tuple[str | None,
         return _cut_by_structure(key, body)
 
     # The text around the list is short. A key that stands twice there is found by structure, as
-    # msgspec keeps one.
+    # msgspec keeps one. If another member holds the same list, that one is emptied. It stays a
+    # list, and the elements are the same.
     # To search for the whole text takes longer than to decode it.
     start = body.find(text[:_BEGINNING])
     if body[start : start + len(text)] != text:
@@ -83,7 +84,7 @@ def object_in(body: bytes) -> Span:
             f"The body ({len(body)} bytes) is no JSON object: {_looks_like(body)}.",
             reason="not a JSON object",
         )
-    return only_value(body)
+    return container_in(body)
 
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*+"|[\[\]{},:]|[^\s"\[\]{},:]+', re.DOTALL)
@@ -97,32 +98,43 @@ def list_parts(list_key: str, body: bytes, span: Span) -> Iterator[Span]:
     return _parts(body, *span)
 
 
-def only_value(body: bytes) -> Span:
-    """Return the span of the body's one value. Raises InvalidAnswerError for broken JSON."""
-    stack: list[bytes] = []
-    start = end = -1
+def container_in(body: bytes) -> Span:
+    """Return the span of the body's one object or list. Words before it don't matter.
+
+    Raises InvalidAnswerError if there is none, it isn't whole, or something follows it.
+    """
+    span = _whole_container(body)
+    if span is None:
+        raise InvalidAnswerError(
+            f"The body ({len(body)} bytes) is broken JSON: cut off, or with brackets that don't "
+            "match.",
+            reason="broken JSON",
+        )
+    return span
+
+
+def _whole_container(body: bytes) -> Span | None:
+    closing: list[bytes] = []  # the brackets that are still to come
+    start = -1
     position = 0
 
     for token in _TOKEN.finditer(body):
-        text = token.group()
-        if body[position : token.start()].strip() or end >= 0:
-            break  # an unterminated string, or something after the end
+        if body[position : token.start()].strip():  # an unterminated string
+            return None
         position = token.end()
-        if text in _CLOSING:
-            start = token.start() if start < 0 else start
-            stack.append(_CLOSING[text])
-        elif text in (b"}", b"]"):
-            if not stack or stack.pop() != text:
-                break
-            end = token.end() if not stack else end
-    else:
-        if end >= 0 and not body[position:].strip():
-            return start, end
 
-    raise InvalidAnswerError(
-        f"The body ({len(body)} bytes) is broken JSON: cut off, or with brackets that don't match.",
-        reason="broken JSON",
-    )
+        text = token.group()
+        if text in _CLOSING:
+            if start < 0:
+                start = token.start()
+            closing.append(_CLOSING[text])
+        elif text in (b"}", b"]"):
+            if not closing or closing.pop() != text:
+                return None
+            if not closing:
+                return None if body[position:].strip() else (start, position)
+
+    return None
 
 
 def _parts(body: bytes, start: int, end: int) -> Iterator[Span]:
@@ -179,4 +191,4 @@ def _looks_like(body: bytes) -> str:
         return "it looks like HTML or XML, as a gateway or a login page would send"
     if head.startswith(b"["):
         return "it is a list"
-    return "it begins like neither JSON nor HTML"
+    return "it begins like no JSON object, and no HTML"

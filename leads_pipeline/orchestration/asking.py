@@ -28,7 +28,7 @@ from dagster import (
 )
 
 from leads_pipeline.domain.contract import LEAD_KINDS, LeadKind
-from leads_pipeline.domain.due import due
+from leads_pipeline.domain.due import windows_to_ask_for
 from leads_pipeline.domain.window import Window, today
 from leads_pipeline.orchestration.checks import raw_check_specs
 from leads_pipeline.orchestration.dagster_compat import daemon_id
@@ -78,7 +78,8 @@ def raw_key(kind: LeadKind, names: Names = PLAIN) -> AssetKey:
 
 def due_windows(rows: Sequence[WindowRow], started_at: datetime, now: datetime) -> list[Window]:
     """Return those of the windows that are due, soonest deleted first."""
-    return due(((row.window, row.fetched_at, row.failure) for row in rows), started_at, now)
+    windows = [(row.window, row.fetched_at, row.failure) for row in rows]
+    return windows_to_ask_for(windows, started_at, now)
 
 
 # --- what is asked for ----------------------------------------------------------------------------

@@ -135,15 +135,7 @@ def table_metadata(
     schema = TableSchema(
         [TableColumn(one.name, one.type.upper(), one.description) for one in table.columns]
     )
-    lineage = {
-        name: [
-            TableColumnDep(names.key(source), of)
-            for source, columns in sources.items()
-            for of in columns
-            if of in (name, "payload")
-        ]
-        for name in table.descriptions
-    }
+    lineage = {name: _sources_of(name, sources, names) for name in table.descriptions}
 
     return {
         # As SQL names it, once leads.duckdb is attached under this name.
@@ -151,6 +143,17 @@ def table_metadata(
         "dagster/column_schema": schema,
         "dagster/column_lineage": TableColumnLineage(lineage),
     }
+
+
+def _sources_of(
+    column: str, sources: Mapping[str, Iterable[str]], names: Names
+) -> list[TableColumnDep]:
+    """Return the source columns of that name, and leads' payloads."""
+    found: list[TableColumnDep] = []
+    for source, source_columns in sources.items():
+        sought = [name for name in source_columns if name in (column, "payload")]
+        found += [TableColumnDep(names.key(source), name) for name in sought]
+    return found
 
 
 def code_reference(file: Path) -> dict[str, Any]:

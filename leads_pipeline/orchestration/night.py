@@ -43,7 +43,7 @@ NightWork = Callable[[DataFolder, Settings, datetime, Night], None]
 def work_of_night(
     data: DataFolder, settings: Settings, now: datetime, of_features: Iterable[NightWork]
 ) -> Night:
-    """Do the core's work, then that of features."""
+    """Do the core's work and that of features, and forget old answers at the end."""
     night = Night()
     night.attempt("What killed processes left couldn't be deleted", data.delete_drafts)
 

@@ -415,24 +415,32 @@ class Pull:
 
 
 def tokens_refused_since(rows: Iterable[WindowRow]) -> dict[Scope, datetime]:
-    """Return one kind's scopes whose newest answers are all 401.
+    """Return one kind's scopes that answered windows with 401 and have landed none since.
 
-    The value is the moment in UTC of the first of these answers.
+    Only the last failure of a window is known. The value is the moment in UTC of the earliest one
+    with 401. Failures of other kinds don't count.
     """
     rows = list(rows)
-    fetched_at: dict[Scope, datetime] = {}
-    for row in rows:
-        if row.fetched_at is not None:
-            scope = row.window.scope
-            fetched_at[scope] = max(row.fetched_at, fetched_at.get(scope, row.fetched_at))
+    last_fetches = _last_fetches(rows)
 
     refused_since: dict[Scope, datetime] = {}
     for row in rows:
         if row.failure is None or row.failure.reason != TokenRefusedError.default_reason:
             continue
+
         scope = row.window.scope
         failed_at = row.failure.failed_at
-        is_newest = scope not in fetched_at or fetched_at[scope] < failed_at
-        if is_newest:
+        has_landed_since = scope in last_fetches and last_fetches[scope] >= failed_at
+        if not has_landed_since:
             refused_since[scope] = min(failed_at, refused_since.get(scope, failed_at))
+
     return refused_since
+
+
+def _last_fetches(rows: Iterable[WindowRow]) -> dict[Scope, datetime]:
+    last_fetches: dict[Scope, datetime] = {}
+    for row in rows:
+        if row.fetched_at is not None:
+            scope = row.window.scope
+            last_fetches[scope] = max(row.fetched_at, last_fetches.get(scope, row.fetched_at))
+    return last_fetches

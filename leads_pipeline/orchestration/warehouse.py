@@ -84,7 +84,7 @@ def warehouse_asset(
                 data, settings.zone, partial(inputs_of, settings), is_nightly=is_nightly
             ):
                 publication = _publish(context, data, settings, partitions, bring_up_to_date)
-                yield from _record(LeadsFile(data), publication, names)
+                yield from _records(LeadsFile(data), publication, names)
                 # Within the block: it counts as failed, so that it is tried again.
                 _fail_if_something_is_as_before(publication)
         except LeadsPipelineError as error:
@@ -134,11 +134,11 @@ def _publish(
     return publication
 
 
-def _record(
+def _records(
     file: LeadsFile, publication: Publication, names: Names
 ) -> Iterator[MaterializeResult[None] | AssetMaterialization | AssetCheckResult]:
-    """Record what the file holds: each table and its rows, tables of one's own, and the checks."""
-    did: dict[str, str | int] = {
+    """Yield what Dagster records: each table and its rows, tables of one's own, and the checks."""
+    of_publication: dict[str, str | int] = {
         "way": publication.way,
         "windows_changed": publication.windows,
         "leads_changed": publication.leads,
@@ -147,7 +147,7 @@ def _record(
     with file.reading() as db:
         rows = {name: {"dagster/row_count": count} for name, count in _row_counts(db).items()}
         for table in (*lead_tables(), *other_tables(), *marts()):
-            metadata = {**did, **rows.get(table.name, {})}
+            metadata = {**of_publication, **rows.get(table.name, {})}
             yield MaterializeResult(asset_key=names.key(table.name), metadata=metadata)
         for of_feature in brought("made_tables"):
             for name in of_feature(db):

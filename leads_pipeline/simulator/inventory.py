@@ -61,13 +61,13 @@ class Inventory:
     def _searchable(self) -> list[tuple[bytes, str]]:
         """Each listing ready to send, and the text that it is found by."""
         return [
-            (listing.item, _text(listing))
+            (listing.item, _searched_text(listing))
             for branch in self._branches
             for listing in self._stock.of(branch)
         ]
 
 
-def _text(listing: Listing) -> str:
+def _searched_text(listing: Listing) -> str:
     place = listing.address
     parts = (
         place.flat,

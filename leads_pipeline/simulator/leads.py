@@ -165,17 +165,14 @@ class LeadBook:
         first, last = _bounds(start, end, now)
         days = range(first // DAY_SECONDS, last // DAY_SECONDS + 1)
         slots = (
-            slot
-            for branch in branches
-            for day in days
-            for slot in self._schedule(kind, branch, day)
+            slot for branch in branches for day in days for slot in self._slots(kind, branch, day)
         )
         return [slot.lead_id for slot in slots if first <= slot.moment <= last]
 
     def leads(self, kind: str, branch: Branch, day: int) -> Iterator[tuple[Slot, bytes]]:
         """The leads of a UTC day as JSON text, earliest first. `day` counts from 1970-01-01."""
         rng = _rng(f"{self._seed}|{kind}|{branch.id}|{day}|leads")
-        for number, slot in enumerate(self._schedule(kind, branch, day)):
+        for number, slot in enumerate(self._slots(kind, branch, day)):
             lead = (
                 self._applicant(rng, branch, slot)
                 if kind == "applicant"
@@ -202,8 +199,8 @@ class LeadBook:
                 if slot.moment >= first:
                     yield slot, body
 
-    def _schedule(self, kind: str, branch: Branch, day: int) -> tuple[Slot, ...]:
-        """The leads of a UTC day, earliest first; `day` counts from 1970-01-01."""
+    def _slots(self, kind: str, branch: Branch, day: int) -> tuple[Slot, ...]:
+        """The slots of a UTC day, earliest first. `day` counts from 1970-01-01."""
         rng = _rng(f"{self._seed}|{kind}|{branch.id}|{day}")
         start = datetime.fromtimestamp(day * DAY_SECONDS, UTC)
         mean = self._leads_per_day * branch.size * _WEEKDAY_SHARE[start.weekday()]
@@ -211,15 +208,17 @@ class LeadBook:
         if kind == "appraisal":
             mean *= _APPRAISALS_PER_APPLICANT
 
-        # A normal distribution in place of Poisson's, which Python 3.11 doesn't have.
+        # A normal distribution in place of Poisson's, which `random` doesn't have.
         count = max(0, round(rng.gauss(mean, math.sqrt(mean))))
         shape = _WEEKEND_HOURS if start.weekday() >= 5 else _WORKDAY_HOURS
+        # The hours are London's, the seconds are UTC's.
         ahead = _hours_ahead(day)
         hours = rng.choices(range(24), weights=shape, k=count)
         seconds = [(hour - ahead) % 24 * 3600 + int(rng.random() * 3600) for hour in hours]
 
         if count and rng.random() < _MIDNIGHT:
-            seconds.append(pick(rng, (0, -ahead % 24 * 3600)))
+            midnight_in_london = -ahead % 24 * 3600  # where two windows meet
+            seconds.append(pick(rng, (0, midnight_in_london)))
 
         return tuple(
             Slot(day * DAY_SECONDS + second, str(UUID(int=rng.getrandbits(128), version=4)))

@@ -6,7 +6,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 import pytest
 
-from leads_pipeline.domain.due import Failure, due, due_at
+from leads_pipeline.domain.due import Failure, due_at, windows_to_ask_for
 from leads_pipeline.domain.window import RETENTION, Scope, Window
 from leads_pipeline_tests.support.fetches import Weeks
 
@@ -104,7 +104,8 @@ def test_a_damaged_window_is_due_at_once_though_it_was_looked_at() -> None:
 def test_the_window_that_is_deleted_soonest_comes_first() -> None:
     later = Window.of(date(2026, 11, 20), WINDOW.scope, ZONE)
 
-    asked = due([(later, None, None), (WINDOW, None, None)], STARTED, later.end + DAY)
+    windows = [(later, None, None), (WINDOW, None, None)]
+    asked = windows_to_ask_for(windows, STARTED, later.end + DAY)
 
     assert asked == [WINDOW, later]
 

@@ -1,4 +1,4 @@
-"""What the assets land, publish, say and check, in real runs against the simulator."""
+"""What the assets publish and say, in real runs against the simulator."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from dagster import AssetKey
 
-from leads_pipeline.domain.contract import APPLICANT, LEAD_KINDS
+from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.orchestration.names import PUBLISH_JOB
-from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline_tests.support.installation import Installation, installation
 
 
@@ -82,25 +81,3 @@ def test_a_proxys_password_does_not_get_into_dagsters_records(
     records = b"".join(path.read_bytes() for path in files)
     assert b"HTTPS_PROXY" in records
     assert b"hunter2" not in records
-
-
-# --- the checks on windows ------------------------------------------------------------------------
-
-
-def test_refused_windows_fail_the_check_of_their_kind_until_they_land(here: Installation) -> None:
-    def checked() -> dict[str, str]:
-        """Pull a day. What the check of windows then says of each kind of raw leads."""
-        checks = here.pull(here.keys([1]), LEAD_KINDS).get_asset_check_evaluations()
-        return {
-            one.asset_key.to_user_string(): str(one.description)
-            for one in checks
-            if one.check_name == "windows"
-        }
-
-    here.simulator.set_faults([Rule(Then(status=403), When(path="/applicant-leads"))])
-    said = checked()
-    assert said["raw_applicant_leads"].startswith("- The portal refuses 3 applicant windows of ")
-    assert said["raw_appraisal_leads"] == "No problems."
-
-    here.simulator.set_faults([])
-    assert set(checked().values()) == {"No problems."}

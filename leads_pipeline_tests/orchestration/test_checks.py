@@ -1,13 +1,73 @@
-"""The checks of the published file as Dagster shows them, and the file of names."""
+"""The checks of raw leads and of the published file as Dagster shows them, and the file of names."""
 
-from dagster import AssetCheckSeverity
+from dagster import AssetCheckResult, AssetCheckSeverity
 
-from leads_pipeline.orchestration.checks import published_check_specs, published_checks
+from leads_pipeline.domain.contract import lead_kind
+from leads_pipeline.orchestration.asking import raw_key
+from leads_pipeline.orchestration.checks import (
+    published_check_specs,
+    published_checks,
+    raw_checks,
+)
 from leads_pipeline.orchestration.names import PLAIN
 from leads_pipeline.orchestration.warehouse import branches_or_published_ones
 from leads_pipeline.raw.branches import read_branches
+from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.published import LeadsFile
-from leads_pipeline_tests.support.house import House
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
+
+# --- raw leads ------------------------------------------------------------------------------------
+
+
+def checked(house: House, kind: str) -> dict[str | None, AssetCheckResult]:
+    """What the checks say of a kind of raw leads, by name."""
+    variables = {
+        "LEADS_DATA_DIR": str(house.folder),
+        "LEADS_BRANCH_IDS": "101,102",
+        "LEADS_START_DATE": str(DAY),
+        "LEADS_TIMEZONE": house.zone.key,
+    }
+    of = lead_kind(kind)
+    settings = Settings.from_variables(variables)
+    results = raw_checks(settings, house.data, raw_key(of), of, house.now)
+    return {one.check_name: one for one in results}
+
+
+def test_refused_windows_fail_the_check_of_their_kind_until_they_land(house: House) -> None:
+    for day in (DAY, NEXT_DAY):
+        for scope in house.scopes:
+            house.fail("applicant", day, scope)
+            house.land("appraisal", [], day, scope)
+
+    said = str(checked(house, "applicant")["windows"].description)
+    assert said.startswith("- The portal refuses 4 applicant windows of ")
+    assert checked(house, "appraisal")["windows"].description == "No problems."
+
+    for day in (DAY, NEXT_DAY):
+        for scope in house.scopes:
+            house.land("applicant", [], day, scope)
+
+    assert checked(house, "applicant")["windows"].description == "No problems."
+
+
+def test_raw_leads_are_fresh_if_yesterdays_windows_have_landed(house: House) -> None:
+    """Fault 108: a further look at any old window made the asset fresh."""
+    house.land("applicant", [], NEXT_DAY)
+    house.fail("applicant", NEXT_DAY, "branch-102")
+    house.land("applicant", [], DAY)
+
+    check = checked(house, "applicant")["yesterday_has_landed"]
+    assert not check.passed
+    said = str(check.description)
+    assert "1 applicant window of branch-102, 2026-11-20" in said
+    assert "leads-pipeline backfill --from 2026-11-20 --to 2026-11-20 --scope branch-102" in said
+
+    house.land("applicant", [], NEXT_DAY, "branch-102")
+
+    assert checked(house, "applicant")["yesterday_has_landed"].passed
+
+
+# --- the published file ---------------------------------------------------------------------------
 
 
 def test_each_check_has_a_result_that_names_its_problems(house: House) -> None:

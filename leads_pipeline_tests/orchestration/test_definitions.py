@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 from dagster import (
-    DagsterInstance,
     RunRequest,
     build_schedule_context,
     build_sensor_context,
@@ -21,6 +20,7 @@ from dagster import (
 from dagster._core.remote_representation.external_data import RepositorySnap
 
 from leads_pipeline.definitions import build_definitions, defs
+from leads_pipeline_tests.support.installation import home
 
 SECRET = "a-secret-that-nobody-may-see"
 
@@ -43,12 +43,14 @@ def full(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def evaluate(variables: dict[str, str], name: str, moment: datetime) -> RunRequest | str:
+def evaluate(
+    folder: Path, variables: dict[str, str], name: str, moment: datetime
+) -> RunRequest | str:
     """What the schedule asks for at that moment, or why it asks for nothing."""
     definitions = build_definitions(variables)
     data = (definitions.resources or {})["data"]
     with (
-        DagsterInstance.local_temp() as instance,
+        home(folder / "home") as instance,
         build_schedule_context(
             instance=instance,
             scheduled_execution_time=moment,
@@ -97,7 +99,7 @@ def test_loading_writes_nothing_and_the_first_sensor_remembers_the_first_day(
 
     resources = {"data": (loaded.resources or {})["data"]}
     with (
-        DagsterInstance.local_temp() as instance,
+        home(tmp_path / "home") as instance,
         build_sensor_context(instance, resources=resources, repository_def=repository) as tick,
     ):
         loaded.resolve_sensor_def("retry_failed_partitions").evaluate_tick(tick)
@@ -111,12 +113,12 @@ def test_loading_writes_nothing_and_the_first_sensor_remembers_the_first_day(
 @pytest.mark.parametrize("name", ["pull_daily", "pull_inventory_daily"])
 def test_without_a_service_the_schedules_say_so(tmp_path: Path, name: str) -> None:
     moment = datetime(2026, 11, 19, 1, 15, tzinfo=UTC)
-    assert "set" in str(evaluate({"LEADS_DATA_DIR": str(tmp_path)}, name, moment))
+    assert "set" in str(evaluate(tmp_path, {"LEADS_DATA_DIR": str(tmp_path)}, name, moment))
 
 
 def test_the_inventory_schedule_asks_for_the_day_in_the_settings_zone(tmp_path: Path) -> None:
     moment = datetime(2027, 6, 30, 23, 30, tzinfo=UTC)
-    request = evaluate(full(tmp_path), "pull_inventory_daily", moment)
+    request = evaluate(tmp_path, full(tmp_path), "pull_inventory_daily", moment)
     assert isinstance(request, RunRequest)
     assert request.partition_key == "2027-07-01"
 

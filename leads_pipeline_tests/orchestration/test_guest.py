@@ -162,6 +162,7 @@ def test_a_guest_makes_no_data_folder_where_a_process_happens_to_start(
 # --- runs -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_guest_pulls_and_publishes_under_its_own_keys(here: Installation) -> None:
     agency = build_definitions(here.environment, key_prefix="agency")
     merged = Definitions.merge(company(), agency)

@@ -1,7 +1,8 @@
 """leads.duckdb is published soon after something has landed, once a night, and not too often."""
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from itertools import pairwise
@@ -10,11 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from dagster import (
-    AssetExecutionContext,
     DagsterInstance,
     DagsterRunStatus,
     Definitions,
-    ResourceParam,
     RunRequest,
     SkipReason,
     asset,
@@ -42,23 +41,15 @@ from leads_pipeline.raw.publications import Publications
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.editions import Editions
-from leads_pipeline_tests.support.installation import QUIET, Clock, home, tick_of
+from leads_pipeline_tests.support.installation import Clock, home, tick_of
 from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, TWENTY, WINDOW
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 
-def swap_in_new_file(folder: Path) -> None:
-    """As a publication does it."""
-    versions = Editions(folder)
-    with versions.drafting():
-        versions.draft("copy").touch()
-        versions.swap_in(versions.draft("copy"), versions.next_edition_number(NOON))
-
-
 class House:
-    """A data folder, and a job that publishes it or fails."""
+    """A data folder, its sensor, and publications that succeed or fail."""
 
     def __init__(
         self,
@@ -75,17 +66,12 @@ class House:
         self.nightly: list[bool] = []
         self.marts = folder.folder.with_name("marts")
         variables = {"LEADS_DATA_DIR": str(folder.folder), "LEADS_MARTS_DIR": str(self.marts)}
-        inputs = partial(inputs_of, Settings.from_variables(variables))
-        self.sensor = publish_sensor(LONDON, inputs, is_bucket=is_bucket, clock=clock)
+        self.inputs = partial(inputs_of, Settings.from_variables(variables))
+        self.sensor = publish_sensor(LONDON, self.inputs, is_bucket=is_bucket, clock=clock)
 
         @asset
-        def leads(context: AssetExecutionContext, data: ResourceParam[DataFolder]) -> None:
-            is_nightly = NIGHTLY_TAG in context.run.tags
-            with noted_publication(data, LONDON, inputs, is_nightly=is_nightly, clock=clock):
-                if self.is_broken:
-                    raise OSError("The disk is full.")
-            swap_in_new_file(self.folder.folder)
-            self.nightly.append(is_nightly)
+        def leads() -> None:
+            """What the jobs make. No test runs them."""
 
         jobs = [
             define_asset_job(job, [leads], tags=PLAIN.run_tags) for job in (PUBLISH_JOB, PULL_JOB)
@@ -109,17 +95,34 @@ class House:
         )
 
     def publishes(self) -> bool:
-        """A tick, and the run that it asks for. Whether it asked for one."""
+        """A tick, and the publication that it asks for. Whether it asked for one."""
         request = self.tick()
         if isinstance(request, SkipReason):
             return False
-        self.run(PUBLISH_JOB, request.tags)
+        with suppress(OSError):
+            self.publish(is_nightly=NIGHTLY_TAG in request.tags)
         return True
 
-    def run(self, job: str, tags: Mapping[str, str] | None = None) -> None:
-        self.definitions.resolve_job_def(job).execute_in_process(
-            instance=self.instance, tags=tags, run_config=QUIET, raise_on_error=False
-        )
+    def publish(self, *, is_nightly: bool) -> None:
+        """Swap in another file."""
+        versions = Editions(self.folder.folder)
+        with (
+            noted_publication(
+                self.folder, LONDON, self.inputs, is_nightly=is_nightly, clock=self.clock
+            ),
+            versions.drafting(),
+        ):
+            if self.is_broken:
+                raise OSError("The disk is full.")
+            versions.draft("copy").touch()
+            versions.swap_in(versions.draft("copy"), versions.next_edition_number(NOON))
+        self.nightly.append(is_nightly)
+
+    def note_run(self, job: str, status: DagsterRunStatus, *, is_nightly: bool = False) -> str:
+        """Have Dagster know a run of that job. Return its id."""
+        tags = {**PLAIN.run_tags, **({NIGHTLY_TAG: "true"} if is_nightly else {})}
+        of_job = self.definitions.resolve_job_def(job)
+        return self.instance.create_run_for_job(of_job, status=status, tags=tags).run_id
 
     def land(self) -> None:
         """As landing does it."""
@@ -250,8 +253,8 @@ def test_a_clock_that_ran_ahead_holds_up_no_publication(house: House) -> None:
 
 def test_while_a_publication_is_under_way_no_other_is_asked_for(house: House) -> None:
     house.land()
-    job = house.definitions.resolve_job_def(PUBLISH_JOB)
-    house.instance.create_run_for_job(job, status=DagsterRunStatus.STARTED, tags=PLAIN.run_tags)
+    house.note_run(PUBLISH_JOB, DagsterRunStatus.STARTED)
+
     assert house.tick() == SkipReason("A publication is under way.")
 
 
@@ -274,18 +277,17 @@ def test_in_a_bucket_what_another_machine_has_landed_is_published_too(tmp_path: 
 def test_old_runs_of_publications_are_deleted_with_their_files_those_of_nights_later(
     house: House,
 ) -> None:
-    night = {NIGHTLY_TAG: "true"}
+    ended = DagsterRunStatus.SUCCESS
     with freeze_time(datetime.now(UTC) - NIGHTS_KEPT_FOR - DAY):
-        house.run(PUBLISH_JOB, night)
+        house.note_run(PUBLISH_JOB, ended, is_nightly=True)
     with freeze_time(datetime.now(UTC) - RUNS_KEPT_FOR - DAY):
-        house.run(PUBLISH_JOB)
-        house.run(PUBLISH_JOB, night)
-        house.run(PULL_JOB)
-    house.run(PUBLISH_JOB)
-    new, pull, last_night, old, old_night = (run.run_id for run in house.instance.get_runs())
+        house.note_run(PUBLISH_JOB, ended)
+        last_night = house.note_run(PUBLISH_JOB, ended, is_nightly=True)
+        pull = house.note_run(PULL_JOB, ended)
+    new = house.note_run(PUBLISH_JOB, ended)
 
     assert delete_old_runs(house.instance, datetime.now(UTC)) == 2
 
     assert {run.run_id for run in house.instance.get_runs()} == {new, pull, last_night}
-    files = Path(house.instance.root_directory, "history", "runs").iterdir()
-    assert {old, old_night}.isdisjoint(path.name.split(".")[0] for path in files)
+    files = Path(house.instance.root_directory, "history", "runs").glob("*-*.db")
+    assert {path.stem for path in files} == {new, pull, last_night}

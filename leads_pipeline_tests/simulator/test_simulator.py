@@ -152,7 +152,7 @@ CHECKS = [
 SCHEMA = schemathesis.openapi.from_dict(
     CONTRACT,
     config=SchemathesisConfig.from_dict(
-        {"generation": {"deterministic": True, "max-examples": 20, "database": "none"}, "seed": 1}
+        {"generation": {"deterministic": True, "max-examples": 10, "database": "none"}, "seed": 1}
     ),
 )
 

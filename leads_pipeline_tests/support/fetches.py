@@ -10,7 +10,7 @@ from collections import defaultdict
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from leads_pipeline.domain.due import FETCHES, Failure, due, due_at
+from leads_pipeline.domain.due import FETCHES, Failure, due_at, windows_to_ask_for
 from leads_pipeline.domain.window import RETENTION, Scope, Window
 
 TICK = timedelta(minutes=5)
@@ -74,9 +74,8 @@ class Weeks:
                 for window, at in waiting.items()
                 if at <= self.now and window.end <= self.now
             ]
-            self._run(
-                due([self._known(window) for window in asked], started_at, self.now), under_way
-            )
+            known = [self._known(window) for window in asked]
+            self._run(windows_to_ask_for(known, started_at, self.now), under_way)
             waiting |= {
                 window: due_at(*self._known(window), started_at, self.now) or NEVER
                 for window in asked

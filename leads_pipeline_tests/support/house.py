@@ -30,13 +30,16 @@ from leads_pipeline.features.loading_ahead.pull import WINDOWS_MIN
 from leads_pipeline.features.privacy import requests
 from leads_pipeline.features.privacy.identity import Person, lead_key
 from leads_pipeline.features.privacy.retain import cut_days, due_before
-from leads_pipeline.features.privacy.search import Found, find
+from leads_pipeline.features.privacy.search import Found
+from leads_pipeline.features.privacy.search import find as find_person
 from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.features.publication_steps import bring_up_to_date
 from leads_pipeline.features.pushes.body import read_push
 from leads_pipeline.features.pushes.placement import Placement
 from leads_pipeline.features.report.content import read_content
 from leads_pipeline.features.report.page import page_of, write_report
+from leads_pipeline.health.facts import Facts
+from leads_pipeline.health.finding import Finding, all_finders, find
 from leads_pipeline.raw.branches import read_branches
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import Place
@@ -177,23 +180,34 @@ class House:
     def publish(self) -> None:
         """Bring leads.duckdb up to date with all that came in."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        names = self.folder.parent / "branches.csv"
-        names.write_text(self.names, encoding="utf-8")
-
-        variables = {
-            "LEADS_TABLES": self.tables_as,
-            "LEADS_MARTS_DIR": str(self.marts or ""),
-            "LEADS_BANK_HOLIDAYS_FILE": str(self.bank_holidays or ""),
-        }
+        settings = self._settings()
         wanted = PublicationSettings(
             [*map(Scope.parse, self.scopes)],
             self.first_day,
             self.zone,
-            read_branches(names if self.names else None),
-            Settings.from_variables(variables),
+            read_branches(settings.branches_file),
+            settings,
         )
 
         assert bring_up_to_date(self.data, wanted, self.now).problems == {}
+
+    def findings(self, name: str) -> list[Finding]:
+        """What the finder of that name finds."""
+        facts = Facts(self._settings(), self.data, self.now)
+        return find(facts, [all_finders()[name]])
+
+    def _settings(self) -> Settings:
+        names = self.folder.parent / "branches.csv"
+        names.write_text(self.names, encoding="utf-8")
+        return Settings.from_variables(
+            {
+                "LEADS_DATA_DIR": str(self.folder),
+                "LEADS_TABLES": self.tables_as,
+                "LEADS_MARTS_DIR": str(self.marts or ""),
+                "LEADS_BANK_HOLIDAYS_FILE": str(self.bank_holidays or ""),
+                "LEADS_BRANCHES_FILE": str(names) if self.names else "",
+            }
+        )
 
     @property
     def file(self) -> Path:
@@ -263,7 +277,7 @@ class House:
         """Find a person by `email`, `phone`, `name`, `lead` or `postcode`: `theirs` or `look`, kind
         and id of leads.
         """
-        found = find(self.data, _person(person))
+        found = find_person(self.data, _person(person))
         return sorted(
             ("theirs" if lead.is_theirs else "look", lead.kind, lead.lead_id)
             for lead in found.leads
@@ -337,13 +351,13 @@ class House:
     def _request(self, action: Action, given: Mapping[str, str | Sequence[str]]) -> None:
         person = _person(given)
         moment = self._tick()
-        found: Found = find(self.data, person)
+        found: Found = find_person(self.data, person)
         requests.add(self.data, requests.Request(action, person, found, moment.date()), moment)
         self.publish()
 
     def correct(self, lead: str, email: str | None = None, phone: str | None = None) -> None:
         """Correct the address or the number of a lead, given as KIND/ID, and publish."""
-        found = find(self.data, person := _person({"lead": lead}))
+        found = find_person(self.data, person := _person({"lead": lead}))
         moment = self._tick()
         request = requests.Request(Action.CORRECT, person, found, moment.date())
         requests.add_correction(self.data, request, email, phone, moment)

@@ -23,7 +23,7 @@ def questions(facts: Facts) -> Iterator[Seen]:
     bucket = facts.data.bucket
     if bucket is not None:
         yield ask("Dagster pool", lambda: _pool(facts.settings.dagster_folder))
-        yield ask("object store", lambda: _store(facts, bucket))
+        yield ask("object store", lambda: _state_of_store(facts, bucket))
 
 
 def _pool(home: Path) -> str:
@@ -69,7 +69,11 @@ def _limit_of_pulls(home: Path) -> int | None:
     return limits.get(PORTAL_POOL, default)
 
 
-def _store(facts: Facts, store: Store) -> str:
+def _state_of_store(facts: Facts, store: Store) -> str:
+    """Try the bucket out, exchange what machines agree on, and compare the clocks.
+
+    Raises SettingsError if folder and bucket contradict each other.
+    """
     seconds = round(prove(store).total_seconds())
     facts.data.exchange_with_bucket()
     if abs(seconds) > _CLOCK_WARN_SECONDS:

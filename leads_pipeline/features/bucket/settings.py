@@ -13,7 +13,9 @@ def _address_of_store(value: str) -> str:
     if not names_a_store(value):
         return ""
     if not re.fullmatch(
-        r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w.=-]+)*/?|file:/{3}[^?#]+", value, re.ASCII
+        r"s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](/[\w.=-]+)*/?|file:/{3,}[^/?#][^?#]*",
+        value,
+        re.ASCII,
     ):
         raise ValueError(
             "is neither a folder nor a store. Write s3://bucket/prefix for a bucket, file:// and a "

@@ -27,7 +27,7 @@ class DeleteCache(Step):
         self._data = data
 
     def after(self, publication: Publication) -> None:  # noqa: ARG002 - as any step
-        """Delete it, unless there is a bucket."""
+        """Delete these files, unless there is a bucket."""
         if self._data.bucket is not None:
             return
         for root in (RAW, RESTRICTED):

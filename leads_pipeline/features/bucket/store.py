@@ -58,8 +58,8 @@ class S3Store:
             ) from None
 
         self.address = f"s3://{bucket}/{prefix}".rstrip("/")
-        # A commit is created only if nobody else has created it. Other object stores than S3 need
-        # that said.
+        # For deltalake: a commit is created only if nobody else has created it. Other object stores
+        # than S3 need that said.
         self.options = {"aws_conditional_put": "etag", "allow_http": str(plain_http).lower()}
         self._obstore = obstore
         self._prefix = f"{prefix}/" if prefix else ""
@@ -82,39 +82,40 @@ class S3Store:
 
     def create(self, key: str, content: bytes) -> None:
         """In one request."""
-        with self._naming_key(key):
+        with self._in_our_words(key):
             self._obstore.put(self._bucket, self._prefix + key, content, use_multipart=False)
 
     def create_once(self, key: str, content: bytes) -> bool:
         """By If-None-Match: *, in one request of any size, as parts know no condition."""
         for _ in range(_CONFLICTS):
-            with self._naming_key(key):
-                try:
-                    self._obstore.put(
-                        self._bucket,
-                        self._prefix + key,
-                        content,
-                        mode="create",
-                        use_multipart=False,
-                    )
-                except (
-                    self._obstore.exceptions.AlreadyExistsError,
-                    self._obstore.exceptions.PreconditionError,
-                ):
-                    # 409 means another writer of the key at this moment, who may yet fail. The
-                    # answer to an earlier request of ours may have been lost: then the content is
-                    # ours.
-                    if (there := self.get(key)) is not None:
-                        return there == content
-                else:
-                    return True
+            if self._put_new(key, content):
+                return True
+
+            # 409 means another writer of the key at this moment, who may yet fail. The answer to an
+            # earlier request of ours may have been lost: then the content is ours.
+            there = self.get(key)
+            if there is not None:
+                return there == content
+
         raise StorageError(
             f"{self.address}/{key} is being written by another process all the time. Run again."
         )
 
+    def _put_new(self, key: str, content: bytes) -> bool:
+        """False if the key is there, or is being written."""
+        errors = self._obstore.exceptions
+        with self._in_our_words(key):
+            try:
+                self._obstore.put(
+                    self._bucket, self._prefix + key, content, mode="create", use_multipart=False
+                )
+            except (errors.AlreadyExistsError, errors.PreconditionError):
+                return False
+        return True
+
     def get(self, key: str) -> bytes | None:
         """In one request."""
-        with self._naming_key(key):
+        with self._in_our_words(key):
             try:
                 return bytes(self._obstore.get(self._bucket, self._prefix + key).bytes())
             except FileNotFoundError:
@@ -125,13 +126,13 @@ class S3Store:
         return sorted({*self._listed(prefix), *self._listed(prefix)})
 
     def _listed(self, prefix: str) -> Iterable[str]:
-        with self._naming_key(prefix):
+        with self._in_our_words(prefix):
             found = self._obstore.list(self._bucket, self._prefix + prefix or None)
             return [meta["path"].removeprefix(self._prefix) for chunk in found for meta in chunk]
 
     def rename(self, key: str, new_key: str) -> bool:
         """Copy on the server's side, then delete."""
-        with self._naming_key(key):
+        with self._in_our_words(key):
             try:
                 self._obstore.copy(self._bucket, self._prefix + key, self._prefix + new_key)
             except FileNotFoundError:
@@ -142,12 +143,12 @@ class S3Store:
     def delete(self, keys: Sequence[str]) -> None:
         """A request for each thousand keys."""
         if keys:
-            with self._naming_key(keys[0]):
+            with self._in_our_words(keys[0]):
                 self._obstore.delete(self._bucket, [self._prefix + key for key in keys])
 
     def modified_at(self, key: str) -> datetime | None:
         """By the bucket's clock."""
-        with self._naming_key(key):
+        with self._in_our_words(key):
             try:
                 return self._obstore.head(self._bucket, self._prefix + key)["last_modified"]
             except FileNotFoundError:
@@ -157,7 +158,7 @@ class S3Store:
         """A bucket shows no unfinished object."""
 
     @contextmanager
-    def _naming_key(self, key: str) -> Iterator[None]:
+    def _in_our_words(self, key: str) -> Iterator[None]:
         """Turn obstore's errors into our words: its own repeat what was sent and answered."""
         errors = self._obstore.exceptions
         try:

@@ -30,8 +30,10 @@ def calendar(facts: Facts) -> Iterator[Finding]:
     columns = facts.branches.columns
     for scope, values in facts.branches.more.items():
         text = dict(zip(columns, values, strict=True)).get(COLUMN)
+        if not text:
+            continue
         try:
-            read_opening_hours(text) if text else None
+            read_opening_hours(text)
         except ValueError:
             unreadable.append(scope)
     if unreadable:

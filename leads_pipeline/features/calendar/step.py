@@ -59,6 +59,7 @@ class LoadCalendar(Step):
         try:
             holidays = read_bank_holidays(self._file)
         except SettingsError:
+            # If there is a former file, this one is new, and its table is empty.
             if draft.changes.has_former and columns_of(db, "bank_holidays", "pipeline", FORMER):
                 db.execute(
                     f"insert into pipeline.bank_holidays from {FORMER}.pipeline.bank_holidays"

@@ -12,7 +12,7 @@ import codecs
 import math
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from io import BytesIO
@@ -122,9 +122,11 @@ def write_export(
             raise QuestionError(
                 f"There is no such table. Take one of these, or `{ALL}`: {', '.join(names)}."
             )
-        # Before the list is looked at: so the receipt of a later entry names the folder.
+
+        # Before the suppression list is read: so the receipt of a later entry names the folder.
         data.state.note_export(folder)
         check_follows_list(db, data)
+
         drafts = folder / ".leads-export.tmp"
         shutil.rmtree(drafts, ignore_errors=True)  # a killed export's, as this one holds the lock
         try:
@@ -165,6 +167,7 @@ def _write(
             f"copy {table} to {literal(str(file))} ({_AS_IT_IS[format_]})"
         ).fetchall()
         return Exported(file, count)
+
     described = db.execute(f"describe {table}").fetchall()
     columns = [
         _column(column, type_, zone, is_csv=format_ == "csv") for column, type_, *_ in described
@@ -186,21 +189,36 @@ class _Column(NamedTuple):
 def _column(name: str, type_: str, zone: str, *, is_csv: bool) -> _Column:
     header = name
     value = quoted(name)
-    is_text = not type_.removeprefix("U").startswith((*_TYPES, *_DATES)) or type_.endswith("]")
-    if is_text or name.rpartition("_")[2] in _IDS:
-        value = f"{value}::varchar"
-        type_ = "VARCHAR"
-        value = f"regexp_replace({value}, {literal(_CONTROLS)}, '', 'g')"
-        value = _harmless(value) if is_csv else value
-    if type_ == "TIMESTAMP WITH TIME ZONE":
+    is_text = _is_text(name, type_)
+    excel_format = "General" if is_text else _excel_format(type_)
+
+    if is_text:
+        value = f"regexp_replace({value}::varchar, {literal(_CONTROLS)}, '', 'g')"
+        if is_csv:
+            value = _harmless(value)
+    elif type_ == "TIMESTAMP WITH TIME ZONE":
         header = f"{name} ({zone})"
         value = f"timezone({literal(zone)}, {value})"
     elif type_.startswith("TIMESTAMP"):
         value = f"{value}::timestamp"  # pandas writes nanoseconds, which Excel takes for text
+
     if is_csv:  # a file of the agency's own names its columns
         header = re.sub(_FORMULA, r"\1'\2", header)
-    excel = next((excel for kind, excel in _DATES.items() if type_.startswith(kind)), "General")
-    return _Column(header, f"{value} as {quoted(header)}", excel)
+    return _Column(header, f"{value} as {quoted(header)}", excel_format)
+
+
+def _is_text(name: str, type_: str) -> bool:
+    """Whether a spreadsheet is to take a column for text, as it takes numbers of ids."""
+    is_list = type_.endswith("]")
+    is_known = type_.removeprefix("U").startswith((*_TYPES, *_DATES))
+    return is_list or not is_known or name.rpartition("_")[2] in _IDS
+
+
+def _excel_format(type_: str) -> str:
+    for kind, excel_format in _DATES.items():
+        if type_.startswith(kind):
+            return excel_format
+    return "General"
 
 
 def _harmless(text: str) -> str:
@@ -231,44 +249,71 @@ def _write_xlsx(
         "strings_to_urls": False,
     }
     book = Workbook(out, {**options, "strings_to_formulas": False})
-    formats = {column.format: book.add_format({"num_format": column.format}) for column in columns}
+    styles = {column.format: book.add_format({"num_format": column.format}) for column in columns}
     bold = book.add_format({"bold": True})
-    count = cut = sheets = 0
-    row = rows.fetchone()
-    while row is not None or not sheets:
-        sheets += 1
-        sheet = book.add_worksheet("data" if sheets == 1 else f"data {sheets}")
-        sheet.add_write_handler(str, _write_text)
-        sheet.freeze_panes(1, 0)
-        widths = [len(column.header) + _FILTER_WIDTH for column in columns]
-        for number, column in enumerate(columns):
-            # Rows take it as they are written.
-            sheet.set_column(number, number, None, formats[column.format])
-        sheet.write_row(0, 0, [column.header for column in columns], bold)
-        written = 0
-        while row is not None and written < sheet_rows:
-            cells = [_cell(value) for value in row]
-            cut += sum(
-                isinstance(value, str) and value != cell
-                for value, cell in zip(row, cells, strict=True)
-            )
-            if written < _ROWS_MEASURED:
-                widths = [
-                    max(width, _width(cell)) for width, cell in zip(widths, cells, strict=True)
-                ]
-            written += 1
-            sheet.write_row(written, 0, cells)
-            row = rows.fetchone()
-        count += written
-        sheet.autofilter(0, 0, written, len(columns) - 1)
-        for number, column in enumerate(columns):
-            sheet.set_column(number, number, min(widths[number], _WIDEST), formats[column.format])
+
+    sheets = [_Sheet(book, "data", columns, styles, bold)]
+    for row in iter(rows.fetchone, None):
+        if sheets[-1].rows == sheet_rows:
+            sheets[-1].end()
+            sheets.append(_Sheet(book, f"data {len(sheets) + 1}", columns, styles, bold))
+        sheets[-1].add(row)
+    sheets[-1].end()
+
     try:
         book.close()
     except FileCreateError as error:
         raise error.args[0] from None  # an OSError
     file.write_bytes(out.getbuffer())
-    return Exported(file, count, sheets, cut)
+
+    rows_written = sum(sheet.rows for sheet in sheets)
+    texts_cut = sum(sheet.cut for sheet in sheets)
+    return Exported(file, rows_written, len(sheets), texts_cut)
+
+
+class _Sheet:
+    """A sheet with a header. `rows` and `cut` count as in `Exported`."""
+
+    def __init__(
+        self,
+        book: Workbook,
+        name: str,
+        columns: Sequence[_Column],
+        styles: Mapping[str, Format],
+        bold: Format,
+    ) -> None:
+        self.rows = 0
+        self.cut = 0
+        headers = [column.header for column in columns]
+        self._styles = [styles[column.format] for column in columns]
+        self._widths = [len(header) + _FILTER_WIDTH for header in headers]
+
+        self._sheet = book.add_worksheet(name)
+        self._sheet.add_write_handler(str, _write_text)
+        self._sheet.freeze_panes(1, 0)
+        for number, style in enumerate(self._styles):  # rows take it as they are written
+            self._sheet.set_column(number, number, None, style)
+        self._sheet.write_row(0, 0, headers, bold)
+
+    def add(self, row: Sequence[object]) -> None:
+        """Write a row."""
+        cells = [_cell(value) for value in row]
+        for value, cell in zip(row, cells, strict=True):
+            if isinstance(value, str) and value != cell:
+                self.cut += 1
+
+        if self.rows < _ROWS_MEASURED:
+            widths = zip(self._widths, map(_width, cells), strict=True)
+            self._widths = [max(pair) for pair in widths]
+
+        self.rows += 1
+        self._sheet.write_row(self.rows, 0, cells)
+
+    def end(self) -> None:
+        """Set the filter, and the columns' widths."""
+        self._sheet.autofilter(0, 0, self.rows, len(self._styles) - 1)
+        for number, style in enumerate(self._styles):
+            self._sheet.set_column(number, number, min(self._widths[number], _WIDEST), style)
 
 
 def _write_text(sheet: Worksheet, row: int, column: int, text: str, *style: Format) -> int | None:

@@ -153,16 +153,22 @@ def raw_inventory_asset(
 
         for key in requested_keys(context, partitions.days):
             day = date.fromisoformat(key)
-            reason = settings.of(InventorySettings).reason_against
-            if day != today(settings.zone, datetime.now(UTC)):
-                reason = (
-                    f"The API knows the present only, and {day} isn't today in {settings.zone.key}."
-                )
-            # Not a failure: it would hold back all tables below, and no later run could mend it.
-            metadata = {NOT_PULLED: reason} if reason else _pull(inventory, data, settings, day)
+            reason = _reason_against(settings, day)
+            if reason is None:
+                metadata = _pull(inventory, data, settings, day)
+            else:
+                # No failure: it would hold back all tables below, and no later run could mend it.
+                metadata = {NOT_PULLED: reason}
             yield AssetMaterialization(context.asset_key, partition=key, metadata=metadata)
 
     return raw_inventory
+
+
+def _reason_against(settings: Settings, day: date) -> str | None:
+    """Return why nothing can be pulled for that day. None if nothing speaks against it."""
+    if day != today(settings.zone, datetime.now(UTC)):
+        return f"The API knows the present only, and {day} isn't today in {settings.zone.key}."
+    return settings.of(InventorySettings).reason_against
 
 
 def _pull(
@@ -193,7 +199,8 @@ def _pull(
 def _addresses(settings: Settings, data: DataFolder, day: date) -> list[str]:
     """Return the places to search.
 
-    They are those of the settings, and if set, the postcodes of listings that leads ask about.
+    They are those of the settings, and if set, at most MAX_POSTCODES postcodes of listings that
+    applicants ask about.
     """
     own = settings.of(InventorySettings)
     addresses = list(own.inventory_addresses)

@@ -9,7 +9,7 @@ Belongs here: landing and reading what searches found. Doesn't: the search (clie
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, date, datetime
 from operator import attrgetter
 from typing import Final, NamedTuple, Self
@@ -96,41 +96,49 @@ class Inventory:
         the same, that search stays.
         """
         folder = _folder_of(day)
-        newest_file = next(iter(self._newest_first(folder)), None)
-        before = (
-            _read(self._store.get(newest_file.key) or b"", newest_file) if newest_file else None
-        )
-        known = {(item.item_id, item.payload): item.fetched_at for item in before or ()}
-        items = {
-            item.item_id: item._replace(
-                fetched_at=known.get((item.item_id, item.payload), item.fetched_at)
-            )
-            for item in found
-        }
-
-        if before == list(items.values()):
+        before = self._items_before(folder)
+        items = _with_first_moments(found, before or ())
+        if items == before:
             return len(items)
 
-        content = _to_parquet(list(items.values()))
+        content = _to_parquet(items)
         file = RawFile("", microseconds(searched_at), "closed", len(items), hash_of(content))
         self._store.create(file.named(folder), content)
         self._note_landed()
+
         newest, *older = self._newest_first(folder)
         self._store.delete([former.key for former in older if former.fetch < newest.fetch])
         return len(items)
 
+    def _items_before(self, folder: str) -> list[FoundItem] | None:
+        """Return the items of the day's newest search. None if there is none, or it is damaged."""
+        files = self._newest_first(folder)
+        if not files:
+            return None
+        return _read(self._store.get(files[0].key) or b"", files[0])
+
     def searches(self) -> Iterator[Search]:
         """Read the newest search of each day, by day. A damaged file is moved to quarantine."""
-        days = {match[1] for key in self._store.list(_FOLDER) if (match := _DAY.match(key))}
-        for day in map(date.fromisoformat, sorted(days)):
-            while files := self._newest_first(_folder_of(day)):
-                content = self._store.get(files[0].key)
-                if content is None:  # a newer search came meanwhile
-                    continue
-                if (items := _read(content, files[0])) is not None:
-                    yield Search(day, items)
-                    break
-                self.set_aside(files[0].key)
+        matches = [_DAY.match(key) for key in self._store.list(_FOLDER)]
+        days = {date.fromisoformat(match[1]) for match in matches if match}
+
+        for day in sorted(days):
+            items = self._newest_items(_folder_of(day))
+            if items is not None:
+                yield Search(day, items)
+
+    def _newest_items(self, folder: str) -> list[FoundItem] | None:
+        """Read the newest file that isn't damaged. Damaged ones are moved to quarantine."""
+        while files := self._newest_first(folder):
+            content = self._store.get(files[0].key)
+            if content is None:  # a newer search came meanwhile, so the folder is listed again
+                continue
+
+            items = _read(content, files[0])
+            if items is not None:
+                return items
+            self.set_aside(files[0].key)
+        return None
 
     def searched_at(self) -> datetime | None:
         """Return when the newest search was made, in UTC. None if there is none."""
@@ -153,6 +161,16 @@ class Inventory:
 
 def _folder_of(day: date) -> str:
     return f"{_FOLDER}day={day.isoformat()}/"
+
+
+def _with_first_moments(found: Iterable[FoundItem], before: Iterable[FoundItem]) -> list[FoundItem]:
+    """Return each item once, with the moment at which the day first found this text."""
+    moments = {(item.item_id, item.payload): item.fetched_at for item in before}
+    items: dict[str, FoundItem] = {}
+    for item in found:
+        fetched_at = moments.get((item.item_id, item.payload), item.fetched_at)
+        items[item.item_id] = item._replace(fetched_at=fetched_at)
+    return list(items.values())
 
 
 def _to_parquet(items: Sequence[FoundItem]) -> bytes:

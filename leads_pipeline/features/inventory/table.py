@@ -95,7 +95,7 @@ class LoadInventory(Step):
 
 
 def load_inventory(db: duckdb.DuckDBPyConnection, searches: Iterable[Search]) -> None:
-    """Fill the table `inventory` anew from the searches, which come by day. It is there."""
+    """Fill the table `inventory` anew from the searches, which come by day."""
     rows: dict[str, dict[str, Any]] = {}
     for search in searches:
         for item in search.items:

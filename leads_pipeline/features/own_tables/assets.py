@@ -2,7 +2,7 @@
 
 from dagster import AssetSpec
 
-from leads_pipeline.features.own_tables.own_marts import own_files
+from leads_pipeline.features.own_tables.own_marts import read_folder
 from leads_pipeline.features.own_tables.settings import OwnTablesSettings
 from leads_pipeline.orchestration.catalog import OWN, code_reference, table_metadata
 from leads_pipeline.orchestration.names import Names
@@ -20,7 +20,7 @@ def own_specs(settings: Settings, names: Names) -> list[AssetSpec]:
     """
     files = {
         one.name: one
-        for one in own_files(settings.of(OwnTablesSettings).marts_dir).files
+        for one in read_folder(settings.of(OwnTablesSettings).marts_dir).files
         if one.name
     }
     known = table_names() | files.keys()

@@ -129,13 +129,16 @@ class LoadLists(Step):
         self._zone = zone
 
     def updates_if(self) -> str:
-        """The bytes of the files, or why a folder can't be read."""
+        """The names and bytes of the files, or why a folder can't be read."""
+        files: list[Path] = []
         try:
-            files = [path for one in LISTS for path in list_files(one, *self._folders)]
+            for one in LISTS:
+                files += list_files(one, *self._folders)
+                files += self._files_of_features(one)
         except StorageError as error:
             return str(error)
-        files += [path for one in LISTS for path in self._files_of_features(one)]
-        return repr([digest_of(path) for path in files])
+
+        return repr([(path.name, digest_of(path)) for path in files])
 
     def rebuilds_if(self) -> str:
         """The columns."""
@@ -217,7 +220,7 @@ def _problem(one: OwnList, what: str) -> tuple[object, ...]:
 
 
 def _rows_before(one: OwnList, draft: Draft) -> _Rows:
-    """Return the last rows that could be read.
+    """Return the last rows that could be read from files of the agency's own.
 
     There are none if they may tell of somebody who was erased.
     """
@@ -226,6 +229,7 @@ def _rows_before(one: OwnList, draft: Draft) -> _Rows:
     table = f"pipeline.{one.name}"
     if draft.changes.has_former and columns_of(draft.db, one.name, "pipeline", FORMER):
         table = f"{FORMER}.{table}"
+    # Rows of features have no number, and are loaded again. Rows of problems have none either.
     return draft.db.execute(f"from {table} where number is not null").fetchall()
 
 

@@ -96,8 +96,8 @@ class OwnFiles:
 # --- the folder -----------------------------------------------------------------------------------
 
 
-def own_files(folder: Path | None) -> OwnFiles:
-    """Read the folder."""
+def read_folder(folder: Path | None) -> OwnFiles:
+    """Return the files of LEADS_MARTS_DIR that count, or why it can't be read."""
     found = dict[str, OwnFile]()
     refused = list[OwnFile]()
     try:
@@ -161,13 +161,20 @@ def _problem_of_name(name: str, others: Mapping[str, OwnFile]) -> str | None:
         return f"leads-pipeline has a table or an asset {name} itself. Rename the file."
     if name in others:
         return f"{others[name].file.name} makes a table of this name too. Rename one of them."
-    with suppress(duckdb.ParserException):  # a reserved word
-        if re.fullmatch("[a-z_][a-z0-9_]*", name) and duckdb.extract_statements(f"from {name}"):
-            return None
-    return (
-        "No table can have this name. Rename the file: letters, digits and _, and no word of SQL "
-        "such as order."
-    )
+    if not re.fullmatch("[a-z_][a-z0-9_]*", name) or _is_reserved(name):
+        return (
+            "No table can have this name. Rename the file: letters, digits and _, and no word of "
+            "SQL such as order."
+        )
+    return None
+
+
+def _is_reserved(word: str) -> bool:
+    try:
+        duckdb.extract_statements(f"from {word}")
+    except duckdb.ParserException:
+        return True
+    return False
 
 
 def _read(one: OwnFile) -> OwnFile:
@@ -248,7 +255,7 @@ class MakeOwnTables(Step):
         seconds_per_table: float = SECONDS_MAX,
     ) -> None:
         self._data_folder = data_folder
-        self._own = own_files(marts_dir)
+        self._own = read_folder(marts_dir)
         self._today = today
         self._seconds_per_table = seconds_per_table
 

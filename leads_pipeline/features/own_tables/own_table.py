@@ -6,6 +6,8 @@ leads.duckdb (own_marts.py).
 DuckDB can't stop a function in the middle, and a huge value may get its process killed. The
 statement opens no files, and leads.duckdb is attached read-only. It isn't enough that it is a
 SELECT: in DuckDB 2.0, `with gone as (delete from t returning *) select * from gone` is one.
+
+Each process waits for the imports. So they are few, and pyarrow isn't among them.
 """
 
 # ruff: noqa: S608 - only quoted names are in the statements
@@ -18,7 +20,6 @@ import resource
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
 from pathlib import Path
 from threading import Thread
 from typing import Final, NamedTuple
@@ -27,7 +28,6 @@ import duckdb
 
 from leads_pipeline.errors import BugError, StorageError
 from leads_pipeline.warehouse.duck import MEMORY_LIMIT, connection, file_name, literal, quoted
-from leads_pipeline.warehouse.tables import columns_of
 
 # Limits of each table, beside MEMORY_LIMIT: its time, what DuckDB may spill to the disk, and what
 # the process may have.
@@ -78,7 +78,7 @@ class Task(NamedTuple):
     made: str
     file: str
     statement: str | None
-    columns: Sequence[str]
+    columns: list[str]
 
 
 class Made(NamedTuple):
@@ -124,39 +124,55 @@ def _end_with(publication: int) -> None:
 def _make(task: Task) -> Made:
     try:
         with connection(Path(task.folder)) as db:
-            db.execute(f"set max_temp_directory_size = '{_SPILL_MAX}'")
-            db.execute(f"attach {literal(task.made)} as made (storage_version 'v1.0.0')")
-            db.execute(f"attach {literal(task.leads)} as leads (read_only)")
-            _, hard = resource.getrlimit(resource.RLIMIT_DATA)
-            resource.setrlimit(
-                resource.RLIMIT_DATA, (_BYTES_MAX if hard < 0 else min(_BYTES_MAX, hard), hard)
-            )
+            _prepare(db, task)
             try:
                 if task.statement is None:
                     return _read(db, task)
-                db.execute("use leads")
-                db.execute("set enable_external_access = false")
-                db.execute("set lock_configuration = true")
-                db.execute(f"create table made.main.{quoted(task.name)} as {task.statement}")
+                columns = _select(db, task.name, task.statement)
             except duckdb.Error as error:
                 return Made(is_made=False, problem=error_in_words(error, task.statement))
-            columns = columns_of(db, task.name, database="made")
     except (BugError, StorageError) as error:
         return Made(is_made=False, problem=str(error))
     except OSError as error:
         return Made(is_made=False, problem=f"It can't be read ({error.strerror}).")
 
-    if columns == [*task.columns]:
-        return Made(is_made=True, problem=None)
+    problem = _problem_of_columns(columns, task.columns)
+    return Made(is_made=problem is None, problem=problem)
 
-    missing = [name for name in task.columns if name not in columns]
+
+def _prepare(db: duckdb.DuckDBPyConnection, task: Task) -> None:
+    """Attach both files, and limit the disk and the memory of this process."""
+    db.execute(f"set max_temp_directory_size = '{_SPILL_MAX}'")
+    db.execute(f"attach {literal(task.made)} as made (storage_version 'v1.0.0')")
+    db.execute(f"attach {literal(task.leads)} as leads (read_only)")
+
+    _, hard = resource.getrlimit(resource.RLIMIT_DATA)
+    most = _BYTES_MAX if hard < 0 else min(_BYTES_MAX, hard)
+    resource.setrlimit(resource.RLIMIT_DATA, (most, hard))
+
+
+def _select(db: duckdb.DuckDBPyConnection, name: str, statement: str) -> list[str]:
+    """Make the table of a mart, which may open no files. Return its columns."""
+    table = f"made.main.{quoted(name)}"
+    db.execute("use leads")
+    db.execute("set enable_external_access = false")
+    db.execute("set lock_configuration = true")
+    db.execute(f"create table {table} as {statement}")
+    return [column for column, *_ in db.execute(f"describe {table}").fetchall()]
+
+
+def _problem_of_columns(columns: list[str], header: list[str]) -> str | None:
+    """Say how the columns of a SELECT differ from those of the mart's header."""
+    if columns == header:
+        return None
+
+    missing = [name for name in header if name not in columns]
     which = (
         f"It doesn't select {', '.join(missing)}."
         if missing
         else "Name them in the order of the SELECT."
     )
-    problem = f"It selects {len(columns)} columns, and its header has {len(task.columns)}. {which}"
-    return Made(is_made=False, problem=problem)
+    return f"It selects {len(columns)} columns, and its header has {len(header)}. {which}"
 
 
 def _read(db: duckdb.DuckDBPyConnection, task: Task) -> Made:

@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from leads_pipeline.domain.contract import ChildTable, Field, FieldType, LeadKind, declared_members
-from leads_pipeline.domain.json_pieces import list_parts, members_of, only_value, text_of
+from leads_pipeline.domain.json_pieces import container_in, list_parts, members_of, text_of
 from leads_pipeline.errors import InvalidAnswerError
 from leads_pipeline.features.privacy.contact_keys import keys_in
 from leads_pipeline.features.privacy.identity import texts_of
@@ -40,7 +40,7 @@ def cut_payload(kind: LeadKind, payload: str, address: str | None) -> str:
     members: list[tuple[bytes, bytes]] = []
 
     with suppress(InvalidAnswerError):
-        members = _members(body, only_value(body), _members_to_keep(kind))
+        members = _members(body, container_in(body), _members_to_keep(kind))
 
     contacts = [value for key, value in members if text_of(key) == "contact"]
     contact = contacts[-1][1:-1] if contacts and contacts[-1].startswith(b"{") else b""
@@ -62,7 +62,7 @@ def without_message(payload: str) -> str:
     try:
         places = [
             (start, end)
-            for key, start, end in members_of(body, only_value(body))
+            for key, start, end in members_of(body, container_in(body))
             if text_of(key) == MESSAGE
         ]
     except InvalidAnswerError:  # broken, or no object: its message can't be found

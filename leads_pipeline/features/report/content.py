@@ -248,7 +248,7 @@ def share(part: float | None) -> str:
     return DASH if part is None else f"{part:.0%}"
 
 
-def waiting(minutes: float | None) -> str:
+def duration(minutes: float | None) -> str:
     """Return 25 min, 3 h 20 min or 2 days."""
     if minutes is None:
         return DASH

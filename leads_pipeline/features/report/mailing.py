@@ -109,7 +109,7 @@ def _send(
     *,
     seconds: float = math.inf,
 ) -> Sent:
-    """Send it to these, until that time has passed."""
+    """Send it to these recipients. Those who are left after that time wait for the next one."""
     server = MailServer.of(settings)
     if server is None:
         raise SettingsError(f"{VARIABLE} needs LEADS_SMTP_URL. Set both, or none.")
@@ -125,20 +125,20 @@ def _send(
             mail = mail_of_scope(recipient.scope)
 
             # Remembered before it is sent: a killed process sends nothing twice.
-            memory.sent.add(recipient.key)
+            memory.note_sending(recipient.key)
             memory.write(data)
+
             send = partial(_send_to, server, mail, recipient, now)
             is_sent, trouble = attempt(server.name, send)
             last_trouble = trouble or last_trouble
             if is_sent:
-                memory.failed.pop(recipient.key, None)
+                memory.note_sent(recipient.key)
                 count += 1
-                continue
-            memory.sent.discard(recipient.key)
-            memory.failed[recipient.key] = now
-            memory.trouble = trouble
-            memory.write(data)
+            else:
+                memory.note_failed(recipient.key, trouble, now)
+                memory.write(data)
 
+    # The trouble of before stays while there are mails that failed.
     if last_trouble or not memory.failed:
         memory.trouble = last_trouble
     memory.write(data)

@@ -40,6 +40,20 @@ class Memory(BaseModel):
         memory = cls.read(data)
         return memory if memory.monday == monday else cls(monday=monday)
 
+    def note_sending(self, key: str) -> None:
+        """Note that a recipient is about to get the mail."""
+        self.sent.add(key)
+
+    def note_sent(self, key: str) -> None:
+        """Note that the recipient has got it."""
+        self.failed.pop(key, None)
+
+    def note_failed(self, key: str, trouble: str | None, now: datetime) -> None:
+        """Note that the recipient hasn't got it, and why."""
+        self.sent.discard(key)
+        self.failed[key] = now
+        self.trouble = trouble
+
     def write(self, data: DataFolder) -> None:
         """Replace the file. Raises StorageError."""
         replace_file(data.state.path / _NAME, self.model_dump_json().encode())

@@ -12,11 +12,11 @@ from leads_pipeline.features.report.content import (
     DASH,
     Content,
     change,
+    duration,
     number,
     percent,
     share,
     sign_of,
-    waiting,
 )
 
 # In place of a value that may be somebody's words.
@@ -73,7 +73,7 @@ def figures(content: Content) -> Table:
             Row(
                 "until half of those were answered",
                 "",
-                [waiting(content.answers["minutes"]), "", ""],
+                [duration(content.answers["minutes"]), "", ""],
             )
         )
     if content.closed:
@@ -108,7 +108,7 @@ def branches(content: Content) -> Table:
         "viewings": [number(branch["viewings"]) for branch in content.branches],
         "valuations": [number(branch["valuations"]) for branch in content.branches],
         "answered": [share(branch["answered"]) for branch in content.branches],
-        "answer": [waiting(branch["minutes"]) for branch in content.branches],
+        "answer": [duration(branch["minutes"]) for branch in content.branches],
     }
     # What isn't known is a dash in each column.
     shown = {heading: cells for heading, cells in columns.items() if {*cells} != {DASH}}
@@ -130,6 +130,7 @@ def sources(content: Content) -> Table:
     rows = []
     for row in content.sources:
         before = row["before"] if content.is_compared else None
+        # The source and the product of a lead may be somebody's words.
         site = row["source"].replace(_HIDDEN, "another site")
         product = row["portal_source"].replace(_HIDDEN, "another product")
         rows.append(Row(site, product, [number(row["leads"]), change(row["leads"], before)]))

@@ -7,9 +7,6 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from leads_pipeline.features.calendar.opening_hours import OpenHours, read_opening_hours
-from leads_pipeline.health.facts import Facts
-from leads_pipeline.health.finding import all_finders, find
-from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.house import House
 
 HOLIDAYS = "day,name\n2026-12-25,Christmas Day\n28/12/2026,Boxing Day (substitute)\n"
@@ -68,20 +65,8 @@ def test_a_wrong_file_of_bank_holidays_is_told_and_the_last_ones_stay(
     house.publish()
 
     assert house.query("select count(bank_holiday) from dates") == [(2,)]
-    [message] = findings(house)
-    assert message.startswith(f"LEADS_BANK_HOLIDAYS_FILE: {house.bank_holidays} {told}")
-
-
-def findings(house: House) -> list[str]:
-    names = house.folder.parent / "branches.csv"
-    names.write_text(house.names)
-    variables = {
-        "LEADS_DATA_DIR": str(house.folder),
-        "LEADS_BANK_HOLIDAYS_FILE": str(house.bank_holidays or ""),
-        "LEADS_BRANCHES_FILE": str(names) if house.names else "",
-    }
-    facts = Facts(Settings.from_variables(variables), house.data, house.now)
-    return [one.message for one in find(facts, [all_finders()["calendar"]])]
+    [finding] = house.findings("calendar")
+    assert finding.message.startswith(f"LEADS_BANK_HOLIDAYS_FILE: {house.bank_holidays} {told}")
 
 
 # --- opening hours --------------------------------------------------------------------------------
@@ -139,6 +124,7 @@ def test_leads_outside_of_the_opening_hours_and_on_bank_holidays_came_while_the_
         (clocks_back, "York", "applicant", 1, 0),
         (christmas, "York", "applicant", 1, 1),
     ]
-    assert findings(house) == [
-        "The opening_hours of branch-103 in LEADS_BRANCHES_FILE can't be read."
-    ]
+    [finding] = house.findings("calendar")
+    assert finding.message.startswith(
+        "The opening_hours of branch-103 in LEADS_BRANCHES_FILE can't"
+    )

@@ -21,6 +21,7 @@ from leads_pipeline.portal import RetryPolicy, Service
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
+from leads_pipeline_tests.support.fake_timing import FakeTiming
 from leads_pipeline_tests.support.good_tokens import BASE_URL, TOKEN, GoodTokens
 from leads_pipeline_tests.support.raw_server import RawServer, respond
 
@@ -46,6 +47,7 @@ def inventory_client(handler: Handler) -> InventoryClient:
         tokens=GoodTokens(),
         policy=ONCE,
         transport=httpx.MockTransport(handler),
+        timing=FakeTiming().as_timing(),
     )
     return InventoryClient(service, "agency-7")
 

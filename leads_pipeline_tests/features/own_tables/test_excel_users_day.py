@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 from xlsxwriter import Workbook
 
-from leads_pipeline.health.facts import Facts
-from leads_pipeline.health.finding import all_finders, find
-from leads_pipeline.settings import Settings
-from leads_pipeline_tests.support.house import House
+from leads_pipeline.features.own_tables.lists import LoadLists
+from leads_pipeline_tests.support.house import LONDON, House
 
 EMAIL = "jane@example.org"
 LISTS = ("list", "named", "typed")
@@ -23,15 +21,13 @@ LISTS = ("list", "named", "typed")
 
 @pytest.fixture(scope="module")
 def published(tmp_path_factory: pytest.TempPathFactory) -> House:
-    """A lead that was answered, and three lists of the same rows, published."""
+    """A lead that was answered, published."""
     folder = tmp_path_factory.mktemp("office")
     house = House(folder / "data")
     house.marts = folder / "marts"
     house.marts.mkdir()
     lead = {"id": "a", "createdAt": "2026-11-19T10:00:40Z", "contact": {"email": EMAIL}}
     house.land("applicant", [lead])
-    for name in LISTS:
-        save(house, f"{name}.csv", b"negotiator,price\nAnn,1\nBo,2\n")
     save(house, "answers.csv", b"lead_id,answered_at\na,2026-11-19 10:10\n")
     house.publish()
     return house
@@ -66,13 +62,6 @@ def workbook(*rows: tuple[str, ...]) -> bytes:
     return content.getvalue()
 
 
-def told(house: House) -> list[str]:
-    """What the findings about the folder say."""
-    variables = {"LEADS_DATA_DIR": str(house.folder), "LEADS_MARTS_DIR": str(house.marts)}
-    facts = Facts(Settings.from_variables(variables), house.data, house.now)
-    return sorted(one.message for one in find(facts, [all_finders()["own-marts"]]))
-
-
 # --- what is taken --------------------------------------------------------------------------------
 
 
@@ -87,7 +76,7 @@ def test_a_csv_of_excel_is_taken_with_its_types_whatever_separates_its_columns(
     columns = b"agreed,at,price,phone,floors\n"
     row = b'01/12/2026,9/1/2027 9:05,"1,300.50",07700900123,"1,2"\n'
     save(house, "sales.csv", columns + row + b",,,,\n")
-    save(house, "list.xlsx", workbook(("negotiator",), ("Ann",)))
+    save(house, "sales.xlsx", workbook(("negotiator",), ("Ann",)))
 
     house.publish()
 
@@ -97,7 +86,7 @@ def test_a_csv_of_excel_is_taken_with_its_types_whatever_separates_its_columns(
         (date(2026, 12, 1), datetime(2027, 1, 9, 9, 5), 1300.5, "07700900123", "1,2"),
         (None, None, None, None, None),
     ]
-    assert told(house) == []
+    assert house.findings("own-marts") == []
 
 
 # --- what is refused ------------------------------------------------------------------------------
@@ -107,6 +96,10 @@ def test_a_list_that_would_make_a_wrong_table_is_refused_and_the_last_rows_stay(
     house: House,
 ) -> None:
     """Faults 111 and 115."""
+    for name in LISTS:
+        save(house, f"{name}.csv", b"negotiator,price\nAnn,1\nBo,2\n")
+    house.publish()
+
     save(house, "list.csv", "négociatrice,price\nAnn,1\nBo,2\n".encode("cp1252"))
     save(house, "named.csv", b"Our list\nnegotiator,price\nAnn,1\n")
     remove(house, "typed.csv")
@@ -124,8 +117,9 @@ def test_a_list_that_would_make_a_wrong_table_is_refused_and_the_last_rows_stay(
         "named.csv: Its first line doesn't name the columns of the lines below it.",
         "typed.xlsx: Files of this kind aren't read. Save it as CSV, in Excel as CSV UTF-8",
     ]
-    for said, begins in zip(told(house), expected, strict=True):
-        assert said.startswith(begins)
+    told = sorted(finding.message for finding in house.findings("own-marts"))
+    for message, begins in zip(told, expected, strict=True):
+        assert message.startswith(begins)
 
 
 # --- answers --------------------------------------------------------------------------------------
@@ -145,6 +139,17 @@ def test_answers_of_a_british_spreadsheet_are_taken(house: House) -> None:
     assert dict(house.query(minutes)) == {"late": 39, "same minute": 0, "next": 1}
     problems = "select lead_id, problem from answers where problem is not null"
     assert house.query(problems) == [("before", "before the lead")]
+
+
+def test_a_list_that_gets_its_right_name_is_loaded_by_the_next_publication(tmp_path: Path) -> None:
+    lists = LoadLists([tmp_path], tmp_path / "data", LONDON)
+    misnamed = tmp_path / "outcomes.csv"
+    misnamed.write_bytes(b"lead_id,answered_at\na,2026-11-19 10:10\n")
+    before = lists.updates_if()
+
+    misnamed.rename(tmp_path / "answers.csv")
+
+    assert lists.updates_if() != before
 
 
 @pytest.mark.parametrize(
