@@ -8,6 +8,7 @@ tokens are stored. The file system is tried out, and nothing stays there.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
@@ -257,14 +258,16 @@ def _source(facts: Facts) -> str:
 
 def _modes(folder: Path) -> str:
     # Everybody can enter a checkout's own data/, so the files in it count.
-    open_ones = [
-        path
-        for path in folder.iterdir()
-        if path.stat().st_mode & 0o007 and path.name != "README.md"
-    ]
+    open_ones = [path for path in folder.iterdir() if path.name != "README.md" and _is_open(path)]
     if open_ones and folder.stat().st_mode & 0o001:
         named = some(sorted(path.name for path in open_ones))
         raise Doubt(
             f"Other users of this machine can read leads, in {named}. Run `chmod o= {folder}`."
         )
     return "Other users can't read leads."
+
+
+def _is_open(path: Path) -> bool:
+    with suppress(FileNotFoundError):  # a link whose file is gone
+        return bool(path.stat().st_mode & 0o007)
+    return False

@@ -21,6 +21,7 @@ from leads_pipeline.features.doctor.questions import ask_folder, ask_leads, ask_
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.raw.data_folder import DataFolder
+from leads_pipeline.raw.publications import Publications
 from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.app import Config, Simulator
 from leads_pipeline.simulator.server import running
@@ -224,6 +225,12 @@ def open_leads(data: DataFolder) -> None:
     data.folder.chmod(0o755)
 
 
+def link_without_its_file(data: DataFolder) -> None:
+    data.state.note_landed()
+    Publications(published_at=datetime.now(UTC)).write(data.state.path)
+    (data.folder / "leads.duckdb").symlink_to(".versions/gone")
+
+
 def list_without_its_key(data: DataFolder) -> None:
     listed(list_of(data))
     (list_of(data).folder / "key").unlink()
@@ -234,6 +241,7 @@ def list_without_its_key(data: DataFolder) -> None:
     [
         (others_portal, "source", "red", "holds leads from portal.example"),
         (open_leads, "file rights", "yellow", "chmod o= "),
+        (link_without_its_file, "leads-duckdb", "red", "leads.duckdb is missing."),
         (list_without_its_key, "finder-failed/suppression-list", "red", "key"),
     ],
 )
