@@ -113,13 +113,12 @@ def variables() -> frozenset[str]:
     return frozenset(one.name for one in described()) | {f"{name}_FILE" for name in secrets()}
 
 
-def unknown(names: Iterable[str]) -> list[str]:
-    """Return a hint for each name that looks like one of ours and is none: it is never read."""
-    known = variables()
-    ours = {name for name in names if name.startswith(OURS)}
+def hints_about_unknown(names: Iterable[str]) -> list[str]:
+    """Return a hint for each name that is none of a variable: it is never read."""
+    there_are = variables()
     hints = []
-    for name in sorted(ours - known):
-        guess = get_close_matches(name, known, 1, cutoff=0.8)
+    for name in sorted({*names} - there_are):
+        guess = get_close_matches(name, there_are, 1, cutoff=0.8)
         what_to_do = f"did you mean {guess[0]}?" if guess else "Remove it."
         hints.append(
             f"{name} isn't known, so it is never read{'; ' if guess else '. '}{what_to_do}"

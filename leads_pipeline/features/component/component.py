@@ -26,7 +26,7 @@ from dagster.components import scaffold_component
 from jinja2 import StrictUndefined, Template
 from pydantic import Field
 
-from leads_pipeline.cli.settings import unknown
+from leads_pipeline.cli.settings import hints_about_unknown
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.orchestration.names import Names
@@ -162,7 +162,7 @@ class LeadsPipelineComponent(Component, Resolvable, Model):
 
         Raises SettingsError for a value that can't be right, and for a name that isn't known.
         """
-        hints = unknown(self.settings)
+        hints = hints_about_unknown(self.settings)
         if hints:
             raise SettingsError(f"settings: {' '.join(hints)}")
         definitions = build_definitions(self.variables, key_prefix=self.key_prefix)
