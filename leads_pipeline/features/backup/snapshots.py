@@ -107,11 +107,11 @@ def back_up(data: DataFolder, target: Path, keep: int, now: datetime) -> BackedU
     or the data can't be read. Then the snapshots before are untouched.
     """
     _check_place(data, target)
-    key = data.state.person_key().hex()
+    key = data.state.person_key().hex().encode()
 
     with data.state.lock("backup", timeout_seconds=0):
         before = next(reversed(snapshots(target, now)), None)
-        if before and (before / _KEY).read_text().strip() != key:
+        if before and _key_of(before) != key:
             raise SettingsError(
                 f"{target} has backups of another data folder than {data.folder}: the two would "
                 "delete each other's. Name a folder of its own. Nothing was changed.",
@@ -181,6 +181,12 @@ def snapshots(target: Path, now: datetime) -> list[Path]:
             if (moment := made_at(path)) and (path / _KEY).exists()
         ]
     return [path for _, path in sorted(found, key=lambda one: (one[0] <= now, one))]
+
+
+def _key_of(snapshot: Path) -> bytes:
+    path = snapshot / _KEY
+    with reading(path):
+        return path.read_bytes().strip()
 
 
 def made_at(snapshot: Path) -> datetime | None:

@@ -421,6 +421,15 @@ def test_a_target_of_another_data_folder_is_refused(
         backed_up(other, target, 1)
 
 
+def test_a_target_whose_newest_backup_cannot_be_read_is_named(house: House, target: Path) -> None:
+    key = target / backed_up(house, target).name / ".state" / "person_key"
+    key.unlink()
+    key.mkdir()
+
+    with pytest.raises(StorageError, match="person_key"):
+        backed_up(house, target, 1)
+
+
 def test_a_restore_overwrites_nothing(house: House, target: Path) -> None:
     backed_up(house, target)
     before = contents(house.folder, ".")
