@@ -356,8 +356,8 @@ def disk(facts: Facts) -> Iterator[Finding]:
             f"{free / 1e9:.1f} GB are free on the disk of {facts.data.folder}. Publishing "
             f"leads.duckdb needs up to {(size + _ERROR_BYTES) / 1e9:.1f} "
             f"GB{', so it may fail' if is_error else ', an erasure twice that'}.",
-            "Delete old backups on this disk, or move the data folder. Never delete raw/, privacy/ "
-            "or .state/.",
+            "Delete old backups on this disk, or move the data folder. Never delete raw/, "
+            "privacy/, .state/ or restricted/.",
         )
 
 
