@@ -78,7 +78,7 @@ class LeadsPipelineScaffolder(Scaffolder[Any]):
     """Writes a first defs.yaml, with what a real account needs."""
 
     def scaffold(self, request: ScaffoldRequest[Any]) -> None:
-        """Write it. Its secret and its ids come from the environment of `dg`."""
+        """Write defs.yaml. Its secret and its ids come from the environment of `dg`."""
         name = request.target_path.name
         settings = {
             "LEADS_BASE_URL": "https://services.zoopla.co.uk",

@@ -267,5 +267,6 @@ def _note_round(draft: Draft) -> None:
     for name in OF_ROUNDS:
         db.execute(f"create table if not exists {AHEAD}.{name} as from {name} limit 0")
         db.execute(f"insert into {AHEAD}.{name} from {name}")
+    # pipeline.emptied_contacts of the draft has those of `emptied` already (load_windows).
     for name in (*OF_ROUNDS, "emptied"):
         db.execute(f"delete from {name}")

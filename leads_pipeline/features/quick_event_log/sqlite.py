@@ -81,7 +81,7 @@ class EventLog(SqlEventLogStorage):
                     self._error = None
                     raise error
                 super().store_event(event)
-                self.have_shown(event.run_id)
+                self.refresh_pages(event.run_id)
 
     def dispose(self) -> None:
         """Store the events that wait."""
@@ -89,6 +89,10 @@ class EventLog(SqlEventLogStorage):
         super().dispose()
 
     def _store_waiting(self) -> None:
+        """Store the events that wait, those of one run, type and asset together.
+
+        The next event of any run raises an error. The other groups are stored.
+        """
         with self._one_at_a_time:
             waiting = self._waiting
             self._waiting = []
@@ -96,15 +100,15 @@ class EventLog(SqlEventLogStorage):
                 try:
                     events = list(alike)
                     self.store_alike(events)
-                    self.have_shown(events[0].run_id)
-                except Exception as error:  # noqa: BLE001 - the run's next event raises it
+                    self.refresh_pages(events[0].run_id)
+                except Exception as error:  # noqa: BLE001 - the next event raises it
                     self._error = error
 
     def store_alike(self, events: Sequence[EventLogEntry]) -> None:
         """Store events of one run, type and asset."""
         self.store_event_batch(events)
 
-    def have_shown(self, run_id: str) -> None:
+    def refresh_pages(self, run_id: str) -> None:
         """Have open pages of the run show what was stored."""
 
 
@@ -165,10 +169,10 @@ class SqliteEventLog(EventLog, SqliteEventLogStorage):
         self.store_asset_event_tags(events, numbers)
         self.store_asset_event(events[-1], numbers[-1])
 
-    def have_shown(self, run_id: str) -> None:
-        """Have open pages of the run show it.
+    def refresh_pages(self, run_id: str) -> None:
+        """Have open pages of the run show what was stored.
 
-        They watch the file, which a write-ahead log leaves alone.
+        They watch the file's time, which a write-ahead log leaves alone.
         """
         with suppress(FileNotFoundError):  # an event of no run has none
             os.utime(self.path_for_shard(run_id))
