@@ -174,13 +174,20 @@ def snapshots(target: Path, now: datetime) -> list[Path]:
     One of the future is of a clock that ran ahead, and comes first. A folder without the data
     folder's key is none, as an interrupted copy of the target leaves it.
     """
+    of_future = []
+    of_past = []
+
     with reading(target):
-        found = [
-            (moment, path)
-            for path in target.glob("*")
-            if (moment := made_at(path)) and (path / _KEY).exists()
-        ]
-    return [path for _, path in sorted(found, key=lambda one: (one[0] <= now, one))]
+        for path in sorted(target.glob("*")):
+            moment = made_at(path)
+            if moment is None or not (path / _KEY).exists():
+                continue
+            if moment > now:
+                of_future.append(path)
+            else:
+                of_past.append(path)
+
+    return of_future + of_past
 
 
 def _key_of(snapshot: Path) -> bytes:
@@ -363,7 +370,7 @@ class _Draft:
     def _same(self, key: str) -> Path | None:
         """The file of the snapshot before with the same bytes, by the hash in its name.
 
-        A new look has a new name.
+        A window that was fetched again has a new name, and often the same bytes.
         """
         path = Path(key)
         hash_ = hash_in(key)
