@@ -105,8 +105,8 @@ def main(context: click.Context) -> None:
     # modes of its own.
     os.umask(os.umask(0o077) | 0o007)
     context.obj = _read_env_file(Path.cwd() / ".env")
-    ours = [name for name in filled_in(os.environ) if name.startswith(OURS)]
-    for hint in hints_about_unknown(ours):
+    names = [name for name in filled_in(os.environ) if name.startswith(OURS)]
+    for hint in hints_about_unknown(names):
         click.secho(hint, fg="yellow", err=True)
     # Dagster then plans a run's partitions in one transaction.
     os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")

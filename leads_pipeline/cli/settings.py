@@ -114,11 +114,11 @@ def variables() -> frozenset[str]:
 
 
 def hints_about_unknown(names: Iterable[str]) -> list[str]:
-    """Return a hint for each name that is none of a variable: it is never read."""
-    there_are = variables()
+    """Return a hint for each name that no variable has: it is never read."""
+    our_names = variables()
     hints = []
-    for name in sorted({*names} - there_are):
-        guess = get_close_matches(name, there_are, 1, cutoff=0.8)
+    for name in sorted({*names} - our_names):
+        guess = get_close_matches(name, our_names, 1, cutoff=0.8)
         what_to_do = f"did you mean {guess[0]}?" if guess else "Remove it."
         hints.append(
             f"{name} isn't known, so it is never read{'; ' if guess else '. '}{what_to_do}"

@@ -262,7 +262,9 @@ def _source(facts: Facts) -> str:
 
 def _modes(folder: Path) -> str:
     # Everybody can enter a checkout's own data/, so the files in it count.
-    open_ones = [path for path in folder.iterdir() if path.name != "README.md" and _is_open(path)]
+    open_ones = [
+        path for path in folder.iterdir() if path.name != "README.md" and _is_open_to_others(path)
+    ]
     if open_ones and folder.stat().st_mode & 0o001:
         named = some(sorted(path.name for path in open_ones))
         raise Doubt(
@@ -271,7 +273,7 @@ def _modes(folder: Path) -> str:
     return "Other users can't read leads."
 
 
-def _is_open(path: Path) -> bool:
+def _is_open_to_others(path: Path) -> bool:
     with suppress(FileNotFoundError):  # a link whose file is gone
         return bool(path.stat().st_mode & 0o007)
     return False

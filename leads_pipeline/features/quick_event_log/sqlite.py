@@ -91,7 +91,8 @@ class EventLog(SqlEventLogStorage):
     def _store_waiting(self) -> None:
         """Store the events that wait, those of one run, type and asset together.
 
-        The next event of any run raises an error. The other groups are stored.
+        If that fails for a group, the others are stored, and the next event of any run raises the
+        error.
         """
         with self._one_at_a_time:
             waiting = self._waiting
@@ -138,17 +139,16 @@ class SqliteEventLog(EventLog, SqliteEventLogStorage):
     def from_config_value(  # type: ignore[override]  # Dagster takes any event log
         cls, inst_data: "ConfigurableClassData | None", config_value: Any
     ) -> SqliteEventLogStorage:
-        """Make one from dagster.yaml.
-
-        It is Dagster's own, if this Dagster has moved what a quick one needs.
-        """
+        """Make one from dagster.yaml: Dagster's own if that lacks what a quick one needs."""
         made = cls if is_quick(SqliteEventLogStorage) else SqliteEventLogStorage
         return made(str(Path(config_value["dagster_home"], "history", "runs")), inst_data)
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
         with self._db_lock:
-            engine = self._engines.pop(shard, None) or _engine(self.conn_string_for_shard(shard))
+            engine = self._engines.pop(shard, None)
+            if engine is None:
+                engine = _engine(self.conn_string_for_shard(shard))
             self._engines[shard] = engine  # now the last one to be closed
             if len(self._engines) > _OPEN_FILES:
                 self._engines.pop(next(iter(self._engines))).dispose()
