@@ -83,9 +83,8 @@ def test_without_the_fsync_of_a_folder_backups_are_made_and_deleted(tmp_path: Pa
     outcome = run(back_up_twice, tmp_path, folder=tmp_path, lacks=SMB)
 
     assert outcome.error == ""
-    assert len([*(tmp_path / "backups").iterdir()]) == 1
-    restored = House(tmp_path / "data").restore(tmp_path / "backups", tmp_path / "back")
-    assert restored.leads("applicant").keys() == {"jane"}
+    [snapshot] = (tmp_path / "backups").iterdir()
+    assert [lead_id for lead_id, _ in House(snapshot).raw("applicant")] == ["jane"]
 
 
 # --- without symbolic links (fault 83) ------------------------------------------------------------
