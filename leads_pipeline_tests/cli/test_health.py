@@ -98,7 +98,9 @@ def test_doctor_and_the_commands_that_pull_name_the_settings_that_are_missing_an
 
     assert f"Settings are missing: {missing}." in refused("backfill", "--last", "3d")
     assert f"Settings are missing: {missing}." in refused("serve")
-    assert missing in text_of("doctor")
+    doctor = run("doctor")
+    assert missing in doctor.stdout
+    assert doctor.exit_code == 2
     settings = json.loads(text_of("settings --json"))
     assert {name for name, row in settings.items() if row["is_missing"]} == set(missing.split(", "))
     assert list(tmp_path.iterdir()) == []
