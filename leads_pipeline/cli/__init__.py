@@ -96,7 +96,7 @@ class Commands(click.Group):
 @click.pass_context
 def main(context: click.Context) -> None:
     """Pull the leads of a property portal into Parquet and DuckDB."""
-    from leads_pipeline.cli.settings import unknown
+    from leads_pipeline.cli.settings import OURS, hints_about_unknown
     from leads_pipeline.raw.durable import forgo_core_dumps
     from leads_pipeline.settings import filled_in
 
@@ -105,7 +105,8 @@ def main(context: click.Context) -> None:
     # modes of its own.
     os.umask(os.umask(0o077) | 0o007)
     context.obj = _read_env_file(Path.cwd() / ".env")
-    for hint in unknown(filled_in(os.environ)):
+    names = [name for name in filled_in(os.environ) if name.startswith(OURS)]
+    for hint in hints_about_unknown(names):
         click.secho(hint, fg="yellow", err=True)
     # Dagster then plans a run's partitions in one transaction.
     os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")

@@ -4,7 +4,7 @@ import os
 import re
 import sys
 from collections.abc import Sequence
-from datetime import date, timedelta
+from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import click
@@ -13,7 +13,7 @@ from leads_pipeline.cli.installation import move_demo_option, offer_to_move_demo
 from leads_pipeline.cli.output import day
 from leads_pipeline.cli.pulled_today import pulled_today
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.domain.window import RETENTION, Scope, Window, days
+from leads_pipeline.domain.window import RETENTION, Scope, Window, days, today
 from leads_pipeline.errors import QuestionError, SettingsError
 from leads_pipeline.settings import Settings
 
@@ -67,8 +67,8 @@ def backfill(
 ) -> None:
     """Pull days of leads and publish them in leads.duckdb, without the Dagster UI.
 
-    Exit code 0 if every window landed, 1 if one did not, 2 if an argument, a setting or the folder
-    is wrong. Windows that landed are published in any case.
+    Exit code 0 if every window landed and is published, 1 if something failed, 2 if an argument, a
+    setting or the folder is wrong. Windows that landed are published in any case.
     """
     # Loaded here, as they load Dagster.
     from leads_pipeline.cli.session import Session
@@ -80,28 +80,32 @@ def backfill(
     if kinds:
         settings.want_portal()
 
-    named = [_PULLED_TODAY[name] for name in dict.fromkeys(kind_names) if name in _PULLED_TODAY]
-    for one in named:
+    pulls_asked_for = [
+        _PULLED_TODAY[name] for name in dict.fromkeys(kind_names) if name in _PULLED_TODAY
+    ]
+    for one in pulls_asked_for:
         if reason := one.reason_against(settings):
             raise SettingsError(reason)
 
     scopes = _scopes(settings, scope_keys)
+    this_day = today(settings.zone, datetime.now(UTC))
+    first, last = _days_asked_for(settings, this_day, first, last, recent)
+    for one in pulls_asked_for:
+        if last < this_day:
+            raise click.UsageError(
+                f"--kind {one.name}: the API knows the present only. Let --to be today, {this_day}."
+            )
+
     offer_to_move_demo(settings, is_wanted=move_demo)
 
     with Session.opened(FIRST_DAYS) as session:
         click.echo(f"Dagster home: {settings.dagster_folder}", err=True)
-        first, last = _days_asked_for(session, first, last, recent)
-        for one in named:
-            if last < session.today:
-                raise click.UsageError(
-                    f"--kind {one.name}: the API knows the present only. Let --to be today, "
-                    f"{session.today}."
-                )
+        first = _since_first_partition(session, first, is_recent=recent is not None)
         windows = [
             Window.of(one, scope, settings.zone) for one in days(first, last) for scope in scopes
         ]
-        other_pulls = named
-        if not kind_names and last == session.today:
+        other_pulls = pulls_asked_for
+        if not kind_names and last == this_day:
             other_pulls = [
                 one for one in _PULLED_TODAY.values() if one.reason_against(settings) is None
             ]
@@ -124,28 +128,38 @@ def _scopes(settings: Settings, keys: Sequence[str]) -> list[Scope]:
 
 
 def _days_asked_for(
-    session: "Session", first: date | None, last: date | None, recent: timedelta | None
+    settings: Settings,
+    this_day: date,
+    first: date | None,
+    last: date | None,
+    recent: timedelta | None,
 ) -> tuple[date, date]:
-    """Return the first and the last day that were asked for.
-
-    Recent days before the first partition don't count.
-    """
+    """Return the first and the last day that were asked for. Raises UsageError."""
     if recent is not None and first is None and last is None:
-        return max(session.first_day, session.today - recent), session.today
+        return this_day - recent, this_day
     if first is None or last is None or recent is not None:
         raise click.UsageError("Name the days: either --last 10d, or --from and --to.")
     if last < first:
         raise click.UsageError(f"--to {last} lies before --from {first}.")
-    if last > session.today:
+    if last > this_day:
         raise click.UsageError(
-            f"--to {last} is in the future: today in {session.settings.zone.key} is "
-            f"{session.today}."
-        )
-    if first < session.first_day:
-        raise click.UsageError(
-            f"--from {first} is before the first day of this data folder, {session.first_day}. To "
-            f"begin earlier, set LEADS_START_DATE={first}. The portal keeps leads for "
-            f"{RETENTION.days} days."
+            f"--to {last} is in the future: today in {settings.zone.key} is {this_day}."
         )
 
     return first, last
+
+
+def _since_first_partition(session: "Session", first: date, *, is_recent: bool) -> date:
+    """Return the first day to pull. Recent days before the first partition don't count.
+
+    Raises UsageError if somebody named one.
+    """
+    if first >= session.first_day:
+        return first
+    if is_recent:
+        return session.first_day
+    raise click.UsageError(
+        f"--from {first} is before the first day of this data folder, {session.first_day}. To "
+        f"begin earlier, set LEADS_START_DATE={first}. The portal keeps leads for "
+        f"{RETENTION.days} days."
+    )

@@ -95,8 +95,8 @@ def findings(as_json: bool) -> None:
     """
     found = find(facts_now())
     if as_json:
-        told = {"findings": [asdict(one) for one in found]}
-        click.echo(json.dumps(told, indent=2, default=datetime.isoformat))
+        answer = {"findings": [asdict(one) for one in found]}
+        click.echo(json.dumps(answer, indent=2, default=datetime.isoformat))
     else:
         _show(found)
     sys.exit(1 if any(one.level is Level.ERROR for one in found) else 0)

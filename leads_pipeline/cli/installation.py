@@ -83,7 +83,8 @@ def offer_to_move_demo(settings: Settings, *, is_wanted: bool) -> None:
 def open_folder(settings: Settings) -> DataFolder:
     """Return the data folder, ready to work in.
 
-    Facts that all machines share are exchanged with the bucket.
+    Its format is noted, and facts that all machines share are exchanged with the bucket. Raises
+    SettingsError for the folder or the bucket of another version or portal, or an unfit bucket.
     """
     data = DataFolder.of(settings)
     data.want_format()
@@ -97,9 +98,9 @@ def open_folder(settings: Settings) -> DataFolder:
 
 
 def open_existing_folder() -> tuple[Settings, DataFolder]:
-    """Return the settings and the data folder, ready to work in.
+    """Return the settings and the data folder, ready to work in (see `open_folder`).
 
-    Raises SettingsError as `existing_folder` does.
+    Raises SettingsError as `existing_folder` does, too.
     """
     settings, _ = existing_folder()
     return settings, open_folder(settings)

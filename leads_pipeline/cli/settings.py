@@ -113,13 +113,12 @@ def variables() -> frozenset[str]:
     return frozenset(one.name for one in described()) | {f"{name}_FILE" for name in secrets()}
 
 
-def unknown(names: Iterable[str]) -> list[str]:
-    """Return a hint for each name that looks like one of ours and is none: it is never read."""
-    known = variables()
-    ours = {name for name in names if name.startswith(OURS)}
+def hints_about_unknown(names: Iterable[str]) -> list[str]:
+    """Return a hint for each name that no variable has: it is never read."""
+    our_names = variables()
     hints = []
-    for name in sorted(ours - known):
-        guess = get_close_matches(name, known, 1, cutoff=0.8)
+    for name in sorted({*names} - our_names):
+        guess = get_close_matches(name, our_names, 1, cutoff=0.8)
         what_to_do = f"did you mean {guess[0]}?" if guess else "Remove it."
         hints.append(
             f"{name} isn't known, so it is never read{'; ' if guess else '. '}{what_to_do}"

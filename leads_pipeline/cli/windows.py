@@ -50,7 +50,7 @@ def coverage(count: int, as_json: bool) -> None:
     counts = Counter((row.kind, row.state) for row in windows)
 
     if as_json:
-        told = {
+        answer = {
             "windows": [
                 {"kind": kind, "state": state, "windows": number}
                 for (kind, state), number in counts.items()
@@ -58,7 +58,7 @@ def coverage(count: int, as_json: bool) -> None:
             "not_landed": [_as_json(row, facts.branches) for row in not_landed],
             "days_not_published": [day.isoformat() for day in unpublished],
         }
-        click.echo(json.dumps(told, indent=2))
+        click.echo(json.dumps(answer, indent=2))
     else:
         _show(facts, counts, not_landed, unpublished)
 
@@ -108,32 +108,35 @@ def show_windows(title: str, message: str, rows: Sequence[WindowRow], branches: 
 
 
 def _show_not_landed(facts: Facts, not_landed: Sequence[WindowRow]) -> None:
-    """Print unlanded windows by cause, soonest deleted first, and the command that pulls them."""
+    """Print unlanded windows by cause, in the order given, and the command that pulls them."""
     causes: defaultdict[str, list[WindowRow]] = defaultdict(list)
     for row in not_landed:
         causes[f"{row.state}: {row.reason}" if row.failure else row.state].append(row)
 
     for cause, rows in causes.items():
-        until = deletion(facts, rows)
-        if rows[0].state is WindowState.PARTIAL:
-            until = (
-                f"The portal had begun to delete {'its' if len(rows) == 1 else 'their'} leads "
-                "before the pull."
-            )
-        elif all(row.window.is_deleted(facts.now) for row in rows):
-            until = f"The portal has deleted {'its' if len(rows) == 1 else 'their'} leads."
         why = rows[0].failure.message if rows[0].failure else ""
         show_windows(
             f"{counted(len(rows), 'window')} {cause}",
-            f"{why} {until}".strip(),
+            f"{why} {_deletion(facts, rows)}".strip(),
             rows,
             facts.branches,
         )
 
     left = (row for row in not_landed if row.state is not WindowState.PARTIAL)
-    if wanted := [row for row in left if not row.window.is_deleted(facts.now)]:
-        correct = "Do what the message says. " if any(map(_is_refused, wanted)) else ""
-        click.echo(f"\n{correct}{how_to_pull(facts, wanted)}.")
+    still_there = [row for row in left if not row.window.is_deleted(facts.now)]
+    if still_there:
+        correct = "Do what the message says. " if any(map(_is_refused, still_there)) else ""
+        click.echo(f"\n{correct}{how_to_pull(facts, still_there)}.")
+
+
+def _deletion(facts: Facts, rows: Sequence[WindowRow]) -> str:
+    """Say how far the portal is with deleting these windows, which share a cause."""
+    their = "its" if len(rows) == 1 else "their"
+    if rows[0].state is WindowState.PARTIAL:
+        return f"The portal had begun to delete {their} leads before the pull."
+    if all(row.window.is_deleted(facts.now) for row in rows):
+        return f"The portal has deleted {their} leads."
+    return deletion(facts, rows)
 
 
 def _show_not_published(facts: Facts, unpublished: Sequence[date]) -> None:

@@ -57,17 +57,17 @@ def steps_of(
 ) -> list[Step]:
     """Return the steps in their order."""
     zone = settings.zone
-    to_day = today(zone, now)
+    this_day = today(zone, now)
     grid = Grid(settings.scopes, settings.first_day, zone)
-    gates = [of_feature(data) for of_feature in brought("former_gate")]
-    follow_list = [of_feature(data) for of_feature in brought("follow_list")]
+    gates_for_former = [make_gate(data) for make_gate in brought("former_gate")]
+    follow_list = [make_step(data) for make_step in brought("follow_list")]
 
     def of_features(field: Field) -> Iterator[Step]:
-        for of_feature in brought(field):
-            yield from of_feature(data, settings, now)
+        for make_steps in brought(field):
+            yield from make_steps(data, settings, now)
 
     return [
-        LoadLeads(windows, gates, zone, data.state.person_key()),
+        LoadLeads(windows, gates_for_former, zone, data.state.person_key()),
         # Of loading_ahead (step.py): leads that were loaded before this publication.
         *of_features("loading_steps"),
         CheckLeads(),
@@ -77,14 +77,15 @@ def steps_of(
         # It reads the states of windows.
         MakeBranches(settings.branches),
         # It reads the leads, and marts show the new values that it finds.
-        FindDrift(to_day),
+        FindDrift(this_day),
         # For example of own_tables (own_marts.py) and lake (step.py). What they fill is there for
         # marts.
         *of_features("steps"),
-        MakeMarts(zone, to_day),
+        MakeMarts(zone, this_day),
         # After the swap, and after what features make then from what is published.
         DeleteUnclaimed(data, {pattern for feature in FEATURES for pattern in feature.derives}),
-        # Before anything is read, it takes out of raw whom the list keeps out. And the folder
-        # follows the list once nothing that is made holds anybody who had to go.
+        # Its `before` takes out of raw whom the list keeps out, ahead of all reading. Its `after`
+        # comes last: the folder follows the list once nothing that is made holds anybody who had
+        # to go.
         *(follow_list or [ShowEverybody(data)]),
     ]

@@ -101,12 +101,14 @@ class Figures:
 
     def as_json(self) -> dict[str, Any]:
         """All of them by name, as `status --json` prints them."""
-        told = asdict(self) | {"is_well": self.is_well}
-        for one in told.pop("of_features"):
-            told |= {one["name"]: one["by_state"], f"{one['last_name']}_at": one["last_at"]}
+        figures = asdict(self)
+        figures["is_well"] = self.is_well
+        for one in figures.pop("of_features"):
+            figures[one["name"]] = one["by_state"]
+            figures[f"{one['last_name']}_at"] = one["last_at"]
             if one["place"]:
-                told[f"{one['name']}_by_{one['place']}"] = one["by_place"]
-        return told
+                figures[f"{one['name']}_by_{one['place']}"] = one["by_place"]
+        return figures
 
     @property
     def is_well(self) -> bool:

@@ -178,17 +178,17 @@ def acknowledge(facts: Facts, keys: Iterable[str]) -> list[Finding]:
     findings = find(facts)
     chosen = list[Finding]()
     for key in keys:
-        meant = [one for one in findings if key in (one.key, finder_of(one.key))]
-        if not meant:
+        of_key = [one for one in findings if key in (one.key, finder_of(one.key))]
+        if not of_key:
             raise QuestionError(
                 f"No open finding has the key {key}. `leads-pipeline findings` lists the keys."
             )
         finder = all_finders().get(finder_of(key))
         if finder is None or not finder.stays:
             raise QuestionError(
-                f"{key} can't be acknowledged: it ends when its cause does. {meant[0].what_to_do}"
+                f"{key} can't be acknowledged: it ends when its cause does. {of_key[0].what_to_do}"
             )
-        chosen += meant
+        chosen += of_key
 
     facts.data.state.acknowledge(one.key for one in chosen)
     return chosen

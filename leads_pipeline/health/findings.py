@@ -356,8 +356,8 @@ def disk(facts: Facts) -> Iterator[Finding]:
             f"{free / 1e9:.1f} GB are free on the disk of {facts.data.folder}. Publishing "
             f"leads.duckdb needs up to {(size + _ERROR_BYTES) / 1e9:.1f} "
             f"GB{', so it may fail' if is_error else ', an erasure twice that'}.",
-            "Delete old backups on this disk, or move the data folder. Never delete raw/, privacy/ "
-            "or .state/.",
+            "Delete old backups on this disk, or move the data folder. Never delete raw/, "
+            "privacy/, .state/ or restricted/.",
         )
 
 
@@ -373,7 +373,7 @@ def service(facts: Facts) -> Iterator[Finding]:
     Over: within five minutes. A service that is stopped by ctrl-C, SIGTERM or `systemctl stop` is
     no finding.
     """
-    seen_at, stopped = facts.service or ServiceNote(facts.now, [])
+    seen_at, names_off = facts.service or ServiceNote(facts.now, [])
     if has_passed(SILENCE, seen_at, facts.now):
         start = "Start it: `leads-pipeline serve`, or `systemctl restart leads-pipeline`"
         if facts.data.state.key_prefix:
@@ -387,7 +387,7 @@ def service(facts: Facts) -> Iterator[Finding]:
             seen_at,
         )
 
-    for name in stopped:
+    for name in names_off:
         yield Finding(
             Level.ERROR,
             f"{name} is off in the Dagster UI, and the pipeline needs it.",

@@ -109,17 +109,19 @@ def windows_missing(facts: Facts) -> Iterator[Finding]:
         elif row.state is WindowState.MISSING and not is_pulling:
             just_due.append(row)
 
-    if rows := [*never_pulled]:
+    if never_pulled:
+        rows = [*never_pulled]
         message = f"{_are(facts, rows)} missing for more than a day. {deletion(facts, rows)}"
-        what_to_do = _overdue(facts, rows, is_pulling=is_pulling)
+        what_to_do = _what_to_do_if_overdue(facts, rows, is_pulling=is_pulling)
         yield Finding(Level.ERROR, message, what_to_do, min(never_pulled.values()), may_pass=True)
 
-    if rows := [*not_looked_at_again]:
+    if not_looked_at_again:
+        rows = [*not_looked_at_again]
         message = (
             f"Not looked at again, so that late leads would be missed: {_windows(facts, rows)}. "
             f"{_messages(rows)}"
         )
-        what_to_do = _overdue(facts, rows, is_pulling=is_pulling)
+        what_to_do = _what_to_do_if_overdue(facts, rows, is_pulling=is_pulling)
         yield Finding(
             Level.WARNING,
             message.rstrip(),
@@ -276,7 +278,7 @@ def _failed(facts: Facts, verdict: str) -> list[WindowRow]:
     ]
 
 
-def _overdue(facts: Facts, rows: Sequence[WindowRow], *, is_pulling: bool) -> str:
+def _what_to_do_if_overdue(facts: Facts, rows: Sequence[WindowRow], *, is_pulling: bool) -> str:
     if is_pulling:
         lock = facts.data.state.path / "locks" / "pull.lock"
         return (

@@ -196,7 +196,7 @@ def move_demo(data: DataFolder, dagster_home: Path, now: datetime) -> Path:
     aside = data.folder / DEMO / f"{now:%Y-%m-%dT%H%M%SZ}"
     with storing(aside):
         make_folder(aside)
-        for name in _OF_DEMO:
+        for name in _OF_DEMO:  # .state last
             with suppress(FileNotFoundError):
                 (data.folder / name).rename(aside / name)
 

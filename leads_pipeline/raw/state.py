@@ -36,7 +36,7 @@ class ServiceNote(NamedTuple):
     """When Dagster's daemon was seen, and which schedules and sensors were off then, by name."""
 
     seen_at: datetime
-    stopped: list[str]
+    names_off: list[str]
 
 
 class State:
@@ -175,18 +175,22 @@ class State:
         """Return the patterns of the personal files that features make from leads."""
         return frozenset((self._read("derived") or "").splitlines())
 
-    def note_service(self, seen_at: datetime, stopped: Sequence[str]) -> None:
+    def note_service(self, seen_at: datetime, names_off: Sequence[str]) -> None:
         """Remember that Dagster's daemon works, and which schedules and sensors are off."""
-        self._write("service", "\n".join([seen_at.astimezone(UTC).isoformat(), *stopped]))
+        self._write("service", "\n".join([seen_at.astimezone(UTC).isoformat(), *names_off]))
 
     def service(self) -> ServiceNote | None:
         """Return what was last noted of the service.
 
         None if no service ever ran here, or if the last one was ended on purpose.
         """
-        with suppress(ValueError):
-            seen_at, *stopped = (self._read("service") or "").splitlines() or [""]
-            return ServiceNote(datetime.fromisoformat(seen_at), stopped)
+        text = self._read("service")
+        if not text:
+            return None
+
+        seen_at, *names_off = text.splitlines()
+        with suppress(ValueError):  # a damaged file counts as none
+            return ServiceNote(datetime.fromisoformat(seen_at), names_off)
         return None
 
     def forget_service(self) -> None:

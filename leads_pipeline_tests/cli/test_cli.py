@@ -14,6 +14,7 @@ from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.features.service.alone import alone
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import Place
+from leads_pipeline.settings import THIS_MACHINE
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline_tests.support.command_line import FOR_ANY_COMMAND, run
@@ -178,13 +179,19 @@ def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
     assert landed == [("branch-101",), ("branch-103",)]
 
 
-@pytest.mark.usefixtures("data")
-def test_a_backfill_that_cannot_be_meant_is_refused() -> None:
+def test_a_backfill_that_cannot_be_meant_is_refused(
+    data: DataFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert "'x' is not a number of days. Write 10d." in refused("backfill", "--last", "x")
     days = ("--from", "2001-01-02", "--to", "2001-01-01")
     assert "--to 2001-01-01 lies before --from 2001-01-02." in refused("backfill", *days)
     said = refused("backfill", "--last", "2d", "--scope", "101")
     assert "--scope: 101 is not among the scopes of LEADS_BRANCH_IDS or LEADS_SCOPES." in said
+
+    data.state.claim(THIS_MACHINE)  # as the demo does
+    monkeypatch.setenv("LEADS_BASE_URL", "https://leads.portal.example")
+    assert "Name the days" in refused("backfill", "--move-demo")
+    assert not (data.folder / "demo").exists()
 
 
 @pytest.mark.slow

@@ -62,6 +62,7 @@ def test_a_key_that_there_is_not_is_refused_with_the_nearest_one_and_the_way_to_
     assert "`leads-pipeline explain` lists them" in refused.output
 
 
+@pytest.mark.slow
 def test_explain_needs_no_settings_and_no_dagster() -> None:
     program = (
         "import sys; from leads_pipeline.cli import main; main(['explain', 'disk'], "

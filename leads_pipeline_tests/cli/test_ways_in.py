@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from leads_pipeline.orchestration.names import SERVED
+from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.newcomer import Newcomer, copy_checkout, newcomer, wait_for
 from leads_pipeline_tests.support.serving import free_port
 
@@ -33,38 +34,25 @@ def me(portal: Newcomer, tmp_path: Path) -> Newcomer:
     return Newcomer(tmp_path, portal.credentials)
 
 
-def findings(me: Newcomer) -> dict[str, str]:
-    """What the doctor says should be done, but for the simulator's new fields."""
-    told = {}
-    for finding in json.loads(me.run("leads-pipeline", "doctor", "--json").stdout)["findings"]:
-        is_new_field = finding["check"].startswith("drift/")
-        if finding["light"] in ("yellow", "red") and not is_new_field:
-            told[finding["check"]] = finding["message"]
-    return told
-
-
 # --- the env file ---------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
-def test_an_env_file_may_be_written_in_any_editor_and_for_a_shell(me: Newcomer) -> None:
-    me.fill_in()
-    file = me.folder / ".env"
-    text = file.read_text().replace("\nLEADS_", "\nexport LEADS_")
-    file.write_text(text, encoding="utf-8-sig", newline="\r\n")
-
-    assert findings(me) == {}
-
-
-@pytest.mark.slow
-def test_an_empty_variable_of_the_shell_lets_the_env_file_say_it_and_a_filled_in_one_does_not(
-    me: Newcomer,
+def test_an_env_file_may_be_written_in_any_editor_and_gives_way_to_what_the_shell_fills_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    me.fill_in()
-    empty = {"LEADS_CLIENT_SECRET": "", "LEADS_CLIENT_SECRET_FILE": " ", "DAGSTER_HOME": ""}
-    assert findings(Newcomer(me.folder, me.credentials, exported=empty)) == {}
-    wrong = findings(Newcomer(me.folder, me.credentials, exported={"LEADS_CLIENT_SECRET": "wrong"}))
-    assert wrong.keys() == {"token", "applicant leads", "appraisal leads"}
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text(
+        "export LEADS_TIMEZONE=Europe/London\nexport LEADS_MAX_CONCURRENCY=4\n",
+        encoding="utf-8-sig",
+        newline="\r\n",
+    )
+    monkeypatch.setenv("LEADS_TIMEZONE", " ")
+    monkeypatch.setenv("LEADS_MAX_CONCURRENCY", "6")
+
+    shown = json.loads(run("settings", "--json").stdout)
+
+    assert shown["LEADS_TIMEZONE"]["value"] == "Europe/London"
+    assert shown["LEADS_MAX_CONCURRENCY"]["value"] == "6"
 
 
 # --- the daemon -----------------------------------------------------------------------------------

@@ -71,32 +71,30 @@ def test_without_hard_links_people_can_be_erased_can_object_and_be_restricted(
 # --- without the fsync of a folder (fault 82) -----------------------------------------------------
 
 
-def back_up_three_times(folder: Path) -> None:
+def back_up_twice(folder: Path) -> None:
     house = House(folder / "data")
     house.land("applicant", [{"id": "jane"}])
-    house.publish()
-    for _ in range(3):
+    for _ in range(2):
         house.back_up(folder / "backups", keep=1)
 
 
 def test_without_the_fsync_of_a_folder_backups_are_made_and_deleted(tmp_path: Path) -> None:
     """Fault 82."""
-    outcome = run(back_up_three_times, tmp_path, folder=tmp_path, lacks=SMB)
+    outcome = run(back_up_twice, tmp_path, folder=tmp_path, lacks=SMB)
 
     assert outcome.error == ""
-    assert len([*(tmp_path / "backups").iterdir()]) == 1
-    restored = House(tmp_path / "data").restore(tmp_path / "backups", tmp_path / "back")
-    assert restored.leads("applicant").keys() == {"jane"}
+    [snapshot] = (tmp_path / "backups").iterdir()
+    assert [lead_id for lead_id, _ in House(snapshot).raw("applicant")] == ["jane"]
 
 
 # --- without symbolic links (fault 83) ------------------------------------------------------------
 
 
-def publish_three_times(folder: Path) -> list[str]:
+def publish_twice(folder: Path) -> list[str]:
     """Land and publish. Return what was said."""
     house = House(folder)
     messages = []
-    for number in range(3):
+    for number in range(2):
         house.land("applicant", [{"id": f"lead-{number}"}])
         try:
             house.publish()
@@ -107,10 +105,10 @@ def publish_three_times(folder: Path) -> list[str]:
 
 def test_without_symbolic_links_a_publication_says_so_and_leaves_nothing(tmp_path: Path) -> None:
     """Fault 83."""
-    outcome = run(publish_three_times, tmp_path / "data", folder=tmp_path, lacks=EXFAT)
+    outcome = run(publish_twice, tmp_path / "data", folder=tmp_path, lacks=EXFAT)
 
     assert [*(tmp_path / "data" / ".versions").iterdir()] == []
-    assert len(outcome.result) == 3
+    assert len(outcome.result) == 2
     for message in outcome.result:
         assert "has no symbolic links" in message
         assert "Set LEADS_DATA_DIR" in message

@@ -155,9 +155,9 @@ def _put(data: DataFolder, source: Path, under_way: Path, key: str) -> tuple[str
 
     Return its key, and whether it is as it was written. If not, it is left out.
     """
-    target = (under_way if key.startswith(LIST) else data.folder) / key
+    path = (under_way if key.startswith(LIST) else data.folder) / key
     draft = under_way / secrets.token_hex(8)
-    with storing(target):
+    with storing(path):
         try:
             opened = (source / key).open("rb")
         except OSError:
@@ -169,7 +169,7 @@ def _put(data: DataFolder, source: Path, under_way: Path, key: str) -> tuple[str
             data.store.create(key, draft.read_bytes())
             draft.unlink()
         else:
-            make_folder(target.parent)
-            publish_file(draft, target)
+            make_folder(path.parent)
+            publish_file(draft, path)
 
     return key, True

@@ -107,11 +107,11 @@ def back_up(data: DataFolder, target: Path, keep: int, now: datetime) -> BackedU
     or the data can't be read. Then the snapshots before are untouched.
     """
     _check_place(data, target)
-    key = data.state.person_key().hex()
+    key = data.state.person_key().hex().encode()
 
     with data.state.lock("backup", timeout_seconds=0):
         before = next(reversed(snapshots(target, now)), None)
-        if before and (before / _KEY).read_text().strip() != key:
+        if before and _key_of(before) != key:
             raise SettingsError(
                 f"{target} has backups of another data folder than {data.folder}: the two would "
                 "delete each other's. Name a folder of its own. Nothing was changed.",
@@ -174,13 +174,26 @@ def snapshots(target: Path, now: datetime) -> list[Path]:
     One of the future is of a clock that ran ahead, and comes first. A folder without the data
     folder's key is none, as an interrupted copy of the target leaves it.
     """
+    of_future = []
+    of_past = []
+
     with reading(target):
-        found = [
-            (moment, path)
-            for path in target.glob("*")
-            if (moment := made_at(path)) and (path / _KEY).exists()
-        ]
-    return [path for _, path in sorted(found, key=lambda one: (one[0] <= now, one))]
+        for path in sorted(target.glob("*")):
+            moment = made_at(path)
+            if moment is None or not (path / _KEY).exists():
+                continue
+            if moment > now:
+                of_future.append(path)
+            else:
+                of_past.append(path)
+
+    return of_future + of_past
+
+
+def _key_of(snapshot: Path) -> bytes:
+    path = snapshot / _KEY
+    with reading(path):
+        return path.read_bytes().strip()
 
 
 def made_at(snapshot: Path) -> datetime | None:
@@ -357,7 +370,7 @@ class _Draft:
     def _same(self, key: str) -> Path | None:
         """The file of the snapshot before with the same bytes, by the hash in its name.
 
-        A new look has a new name.
+        A window that was fetched again has a new name, and often the same bytes.
         """
         path = Path(key)
         hash_ = hash_in(key)

@@ -26,7 +26,7 @@ from dagster.components import scaffold_component
 from jinja2 import StrictUndefined, Template
 from pydantic import Field
 
-from leads_pipeline.cli.settings import unknown
+from leads_pipeline.cli.settings import hints_about_unknown
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.orchestration.names import Names
@@ -78,7 +78,7 @@ class LeadsPipelineScaffolder(Scaffolder[Any]):
     """Writes a first defs.yaml, with what a real account needs."""
 
     def scaffold(self, request: ScaffoldRequest[Any]) -> None:
-        """Write it. Its secret and its ids come from the environment of `dg`."""
+        """Write defs.yaml. Its secret and its ids come from the environment of `dg`."""
         name = request.target_path.name
         settings = {
             "LEADS_BASE_URL": "https://services.zoopla.co.uk",
@@ -162,7 +162,7 @@ class LeadsPipelineComponent(Component, Resolvable, Model):
 
         Raises SettingsError for a value that can't be right, and for a name that isn't known.
         """
-        hints = unknown(self.settings)
+        hints = hints_about_unknown(self.settings)
         if hints:
             raise SettingsError(f"settings: {' '.join(hints)}")
         definitions = build_definitions(self.variables, key_prefix=self.key_prefix)

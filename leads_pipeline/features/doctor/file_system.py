@@ -29,7 +29,7 @@ class FileSystem:
 
 
 def prove_folder(folder: Path) -> FileSystem:
-    """Try out the file system of a data folder. Nothing stays there.
+    """Try out the file system of a data folder. No file stays there.
 
     Raises StorageError if it lacks what the pipeline needs: files that replace others, locks,
     symbolic links.

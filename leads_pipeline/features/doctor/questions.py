@@ -4,10 +4,11 @@ The answer says what to do if one doesn't.
 
 Belongs here: live questions, a function each, and the short line if a finder found nothing.
 Doesn't: what is wrong with the data (health/findings.py), reading every file (verify.py). Only
-tokens are stored. The file system is tried out, and nothing stays there.
+tokens are stored. The file system is tried out, and no file stays there.
 """
 
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import cache, partial
 from pathlib import Path
@@ -72,27 +73,31 @@ def ask_leads(
     tokens: Callable[[], Tokens],
     clock: Callable[[], datetime] = lambda: datetime.now(UTC),
 ) -> Iterator[Seen]:
-    """Ask the leads service: the time, a token, and one small request per kind and scope."""
+    """Ask the leads service: its time, the secret, a token, and each kind and scope for leads."""
     settings = facts.settings
     base_url = settings.base_url
-    tokens = cache(tokens)  # a full disk keeps none, and each says so
+    # All questions share one token. On a full disk, which keeps none, each would fetch its own.
+    tokens = cache(tokens)
 
     if base_url:
         yield ask("clock", lambda: _clock(server_time(base_url), clock()))
 
-    reason = "settings are missing" if settings.missing else ""
+    why_not_tried = "settings are missing" if settings.missing else ""
     if {*settings.missing} <= {"LEADS_BRANCH_IDS"}:  # else the line of the settings is red for it
-        secret = token = ask("secret", lambda: _secret(settings, secret_of()))
+        secret = ask("secret", lambda: _secret(settings, secret_of()))
         yield secret
-        if secret.light is not Light.RED:
+        if secret.light is Light.RED:
+            why_not_tried = "there is no secret"
+        else:
             token = ask("token", lambda: about_token(tokens()))
             yield token
-        reason = f"there is no {token.check}" if token.light is Light.RED else reason
+            if token.light is Light.RED:
+                why_not_tried = "there is no token"
 
     for kind in LEAD_KINDS:
         name = f"{kind.name} leads"
-        if reason or not base_url:
-            yield Seen(name, Light.YELLOW, f"Not tried, as {reason}.")
+        if why_not_tried or not base_url:
+            yield Seen(name, Light.YELLOW, f"Not tried, as {why_not_tried}.")
         else:
             yield ask(name, partial(_small_requests, base_url, tokens, kind, settings))
 
@@ -258,9 +263,7 @@ def _source(facts: Facts) -> str:
 def _modes(folder: Path) -> str:
     # Everybody can enter a checkout's own data/, so the files in it count.
     open_ones = [
-        path
-        for path in folder.iterdir()
-        if path.stat().st_mode & 0o007 and path.name != "README.md"
+        path for path in folder.iterdir() if path.name != "README.md" and _is_open_to_others(path)
     ]
     if open_ones and folder.stat().st_mode & 0o001:
         named = some(sorted(path.name for path in open_ones))
@@ -268,3 +271,9 @@ def _modes(folder: Path) -> str:
             f"Other users of this machine can read leads, in {named}. Run `chmod o= {folder}`."
         )
     return "Other users can't read leads."
+
+
+def _is_open_to_others(path: Path) -> bool:
+    with suppress(FileNotFoundError):  # a link whose file is gone
+        return bool(path.stat().st_mode & 0o007)
+    return False

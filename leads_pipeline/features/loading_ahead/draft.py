@@ -73,9 +73,10 @@ class DraftFolder:
             self.path.mkdir(mode=PRIVATE_FOLDER_MODE, exist_ok=True)
 
     def take(self) -> Path:
-        """Make the folder, if it is there, one of a publication's drafts. Return its new path.
+        """Rename the folder to a publication's draft, if it is there.
 
-        A helper that still runs can't make a file in it any more.
+        Return the new path, also if there was no folder. A helper that still runs can't make a
+        file in it any more.
         """
         taken = self._editions / f"draft-ahead_{secrets.token_hex(8)}"
         with storing(self.path), suppress(FileNotFoundError):

@@ -140,8 +140,8 @@ class _Follower:
             try:
                 first = self._first_round()
                 pause_seconds = first.pause_seconds
-                if first.windows:
-                    self._load_rounds(self._begin())
+                if first.windows and not self._load_rounds(self._begin()):
+                    self.draft.remove()
             except StorageError:
                 # Without the folder, a publication has taken it.
                 if self.draft.path.exists():
@@ -226,29 +226,29 @@ class _Follower:
 
         return origin
 
-    def _load_rounds(self, origin: Origin) -> None:
-        """Load rounds until the pull has ended.
-
-        Delete the draft if it can't be adopted any more.
-        """
+    def _load_rounds(self, origin: Origin) -> bool:
+        """Load rounds until the pull has ended. False if the draft can't be adopted any more."""
         with connection(self.data.folder, self.draft.file) as db:
             # In the folder that a publication takes.
             db.execute(f"set temp_directory = {literal(str(self.draft.path / 'spill'))}")
             set_person_key(db, self.data.state.person_key())
             pause_seconds = 0.0
+
             while not self.ended_within(pause_seconds):
-                if not self.draft.file.exists() or self._origin() != origin:
-                    break
-                if not self._has_room(self.draft.file.stat().st_size):
+                if self._origin() != origin:
+                    return False
+                with reading(self.draft.file):
+                    size = self.draft.file.stat().st_size
+                if not self._has_room(size):
                     pause_seconds = _PAUSE_SECONDS
                     continue
+
                 round_ = self._next_round(windows_in(db))
                 pause_seconds = round_.pause_seconds
                 if round_.windows:
                     self._load(db, round_.windows)
-            else:
-                return
-        self.draft.remove()
+
+        return True
 
     def _load(self, db: duckdb.DuckDBPyConnection, windows: Mapping[WindowKey, str]) -> None:
         draft = Draft(self.data.folder, db, Changes(LOADED_AHEAD, windows))
@@ -267,5 +267,6 @@ def _note_round(draft: Draft) -> None:
     for name in OF_ROUNDS:
         db.execute(f"create table if not exists {AHEAD}.{name} as from {name} limit 0")
         db.execute(f"insert into {AHEAD}.{name} from {name}")
+    # pipeline.emptied_contacts of the draft has those of `emptied` already (load_windows).
     for name in (*OF_ROUNDS, "emptied"):
         db.execute(f"delete from {name}")

@@ -41,7 +41,11 @@ class AdoptDraft(Step):
         self._draft = DraftFolder(data.folder)
 
     def base(self, published: Path | None, shown_by: str) -> Base | None:
-        """Take the draft."""
+        """Take the draft, and return it to go on from.
+
+        None if it was begun from something else, can't be read, or a helper still runs. Then it is
+        deleted.
+        """
         origin = Origin.of(published, self._zone, self._data.state, shown_by)
         # Taken before it is read: one that kills its reader is gone then.
         taken = self._draft.take()

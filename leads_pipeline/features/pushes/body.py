@@ -34,7 +34,9 @@ def read_push(body: bytes) -> tuple[tuple[LeadKind, ReceivedLead], ...]:
             if name == kind.list_key
             else [(start, end)]
         )
-        leads += [(kind, ReceivedLead(*received(body[slice(*span)]))) for span in spans]
+        for lead_start, lead_end in spans:
+            lead = ReceivedLead(*received(body[lead_start:lead_end]))
+            leads.append((kind, lead))
 
     if not has_leads:
         names = ", ".join(repr(kind.name) for kind in LEAD_KINDS)

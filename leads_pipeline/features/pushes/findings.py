@@ -21,15 +21,15 @@ def receiver(facts: Facts) -> Iterator[Finding]:
     """Nobody takes the leads that the portal pushes.
 
     Meaning: `leads-pipeline receive` has not run for more than 20 hours. The portal gives up a push
-    after 24 hours. Then its lead comes with the nightly pull. Leads of branches that aren't
+    after 24 hours. Then its lead comes with the daily pull. Leads of branches that aren't
     configured come by push alone: they are lost.
     Do: start `leads-pipeline receive` again, on a server `systemctl restart
     leads-pipeline-receive`. If the portal pushes nothing any more, remove LEADS_RECEIVE_KEY.
     Over: when it runs.
     """
     seen_at = facts.data.state.touched_at(SEEN)
-    is_wanted = facts.settings.of(PushSettings).receive_key
-    if is_wanted and seen_at and has_passed(_LONGEST_RECEIVER_PAUSE, seen_at, facts.now):
+    has_key = facts.settings.of(PushSettings).receive_key is not None
+    if has_key and seen_at and has_passed(_LONGEST_RECEIVER_PAUSE, seen_at, facts.now):
         yield Finding(
             Level.ERROR,
             "`leads-pipeline receive` has not run for more than 20 hours. The portal gives up a "

@@ -40,12 +40,13 @@ class Placement:
     def of(self, kind: LeadKind, lead: ReceivedLead, received_at: datetime) -> Place:
         """The window of a lead that was received at that moment."""
         texts = read_texts(lead.payload, _PLACING_FIELDS)
-        received = today(self.zone, received_at)
+        day_received = today(self.zone, received_at)
         day = self._day(texts.get(_CREATED_AT, ""))
-        if day is None or not received - _OLDEST <= day <= received + timedelta(days=1):
-            day = received
-        names = (scope.key for scope in self.scopes if _names(texts, scope))
-        return Place(kind, day, next(names, PUSH_SCOPE))
+        if day is None or not day_received - _OLDEST <= day <= day_received + timedelta(days=1):
+            day = day_received
+
+        scope_keys = (scope.key for scope in self.scopes if _names(texts, scope))
+        return Place(kind, day, next(scope_keys, PUSH_SCOPE))
 
     def _day(self, text: str) -> date | None:
         with suppress(ValueError, OverflowError):

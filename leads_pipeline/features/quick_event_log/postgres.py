@@ -50,7 +50,7 @@ class PostgresStorage(DagsterPostgresStorage):
     ) -> Self:
         """Make one from dagster.yaml. Raises SettingsError, CredentialsError or StorageError."""
         url = _address(config_value.get("postgres_url"), config_value.get("postgres_url_file"))
-        _try(url)
+        _want_reachable(url)
         return cls(url.render_as_string(hide_password=False), inst_data)
 
 
@@ -111,7 +111,7 @@ def _address(value: str | None, file: str | None) -> URL:
     )
 
 
-def _try(url: URL) -> None:
+def _want_reachable(url: URL) -> None:
     """Raise StorageError if the server doesn't answer."""
     engine = sqlalchemy.create_engine(url, poolclass=sqlalchemy.NullPool)
     try:

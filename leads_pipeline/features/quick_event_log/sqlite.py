@@ -81,7 +81,7 @@ class EventLog(SqlEventLogStorage):
                     self._error = None
                     raise error
                 super().store_event(event)
-                self.have_shown(event.run_id)
+                self.refresh_pages(event.run_id)
 
     def dispose(self) -> None:
         """Store the events that wait."""
@@ -89,6 +89,11 @@ class EventLog(SqlEventLogStorage):
         super().dispose()
 
     def _store_waiting(self) -> None:
+        """Store the events that wait, those of one run, type and asset together.
+
+        If that fails for a group, the others are stored, and the next event of any run raises the
+        error.
+        """
         with self._one_at_a_time:
             waiting = self._waiting
             self._waiting = []
@@ -96,15 +101,15 @@ class EventLog(SqlEventLogStorage):
                 try:
                     events = list(alike)
                     self.store_alike(events)
-                    self.have_shown(events[0].run_id)
-                except Exception as error:  # noqa: BLE001 - the run's next event raises it
+                    self.refresh_pages(events[0].run_id)
+                except Exception as error:  # noqa: BLE001 - the next event raises it
                     self._error = error
 
     def store_alike(self, events: Sequence[EventLogEntry]) -> None:
         """Store events of one run, type and asset."""
         self.store_event_batch(events)
 
-    def have_shown(self, run_id: str) -> None:
+    def refresh_pages(self, run_id: str) -> None:
         """Have open pages of the run show what was stored."""
 
 
@@ -134,17 +139,16 @@ class SqliteEventLog(EventLog, SqliteEventLogStorage):
     def from_config_value(  # type: ignore[override]  # Dagster takes any event log
         cls, inst_data: "ConfigurableClassData | None", config_value: Any
     ) -> SqliteEventLogStorage:
-        """Make one from dagster.yaml.
-
-        It is Dagster's own, if this Dagster has moved what a quick one needs.
-        """
+        """Make one from dagster.yaml: Dagster's own if that lacks what a quick one needs."""
         made = cls if is_quick(SqliteEventLogStorage) else SqliteEventLogStorage
         return made(str(Path(config_value["dagster_home"], "history", "runs")), inst_data)
 
     @contextmanager
     def _connect(self, shard: str) -> Iterator[Connection]:
         with self._db_lock:
-            engine = self._engines.pop(shard, None) or _engine(self.conn_string_for_shard(shard))
+            engine = self._engines.pop(shard, None)
+            if engine is None:
+                engine = _engine(self.conn_string_for_shard(shard))
             self._engines[shard] = engine  # now the last one to be closed
             if len(self._engines) > _OPEN_FILES:
                 self._engines.pop(next(iter(self._engines))).dispose()
@@ -165,10 +169,10 @@ class SqliteEventLog(EventLog, SqliteEventLogStorage):
         self.store_asset_event_tags(events, numbers)
         self.store_asset_event(events[-1], numbers[-1])
 
-    def have_shown(self, run_id: str) -> None:
-        """Have open pages of the run show it.
+    def refresh_pages(self, run_id: str) -> None:
+        """Have open pages of the run show what was stored.
 
-        They watch the file, which a write-ahead log leaves alone.
+        They watch the file's time, which a write-ahead log leaves alone.
         """
         with suppress(FileNotFoundError):  # an event of no run has none
             os.utime(self.path_for_shard(run_id))

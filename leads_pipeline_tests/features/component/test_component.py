@@ -136,8 +136,9 @@ def test_a_subclass_changes_how_assets_are_shown(project: Path, tmp_path: Path) 
     assert {spec.group_name for spec in specs_of(project).values()} == {"leads"}
 
 
-def test_a_wrong_setting_is_told_by_dg_check(project: Path) -> None:
-    change(scaffold(project, "agency"), settings={"LEADS_TIMEZON": "Europe/London"})
+@pytest.mark.parametrize("name", ["LEADS_TIMEZON", "LEED_TIMEZONE"])
+def test_a_wrong_setting_is_told_by_dg_check(project: Path, name: str) -> None:
+    change(scaffold(project, "agency"), settings={name: "Europe/London"})
 
     with pytest.raises(Exception, match=r"defs\.yaml") as told:
         defs_of(project)
