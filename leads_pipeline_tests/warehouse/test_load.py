@@ -2,12 +2,13 @@
 
 import json
 import random
-from datetime import timedelta
+from datetime import date, timedelta
 
 import pytest
 
 from leads_pipeline.warehouse.flatten import PART_LEADS
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
+from leads_pipeline_tests.support.publications import Folder
 
 DAYS = (DAY, NEXT_DAY)
 
@@ -80,3 +81,23 @@ def test_thousands_of_leads_of_many_windows_are_each_there_once_with_their_lists
         """
     )
     assert times == [(0, each * 6), (1, each * 6)]
+
+
+def test_a_lead_with_a_contact_in_its_newest_version_is_not_noted_as_emptied(
+    folder: Folder,
+) -> None:
+    """Each lead is in two windows, which are loaded in two parts."""
+
+    def land(id_: str, older_in: date, newest_in: date) -> None:
+        with_contact = {"id": id_, "contact": {"email": "ann@people.example"}}
+        folder.raw.land(with_contact, day=older_in)
+        folder.raw.land({"id": id_}, day=older_in)
+        folder.raw.land(with_contact, day=newest_in)
+
+    land("a", DAY, NEXT_DAY)
+    land("b", NEXT_DAY, DAY)
+    folder.raw.land(*[{"id": str(number)} for number in range(PART_LEADS)], scope="branch-102")
+
+    folder.publish()
+
+    assert folder.query("from pipeline.emptied_contacts") == []
