@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from leads_pipeline.errors import StorageError
 from leads_pipeline.features.privacy.carrying_out import carry_out
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.nightly import work_of_night as work_of_privacy
 from leads_pipeline.features.privacy.settings import PrivacySettings
+from leads_pipeline.features.privacy.sweeping import sweep
 from leads_pipeline.orchestration.night import Night, work_of_night
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.settings import Settings
@@ -98,6 +100,33 @@ def test_an_object_that_was_put_back_into_a_bucket_is_noticed_once_it_was_read(
     assert night(house).warnings
     house.publish()
     assert left_by_list(house.data) == []
+
+
+class FullOnce(FolderStore):
+    """A bucket that has no room for one file of branch 102."""
+
+    room = True
+
+    def create(self, key: str, content: bytes) -> None:
+        if "branch-102" in key and not self.room:
+            self.room = True
+            raise StorageError("No room.")
+        super().create(key, content)
+
+
+def test_a_window_that_a_later_pass_could_rewrite_has_not_failed(
+    house: House, tmp_path: Path
+) -> None:
+    bucket = FullOnce(tmp_path / "bucket")
+    house.bucket = bucket
+    house.land("applicant", [JANE])
+    house.land("applicant", [JANE], scope="branch-102")
+    listed(list_of(house.data))
+
+    bucket.room = False
+    swept = sweep(house.data)
+
+    assert (swept.windows, swept.failed) == (2, {})
 
 
 def test_what_a_killed_writer_left_is_gone_after_a_night_and_after_an_erasure(full: House) -> None:
