@@ -60,7 +60,14 @@ def test_a_night_leaves_to_the_publication_what_was_asked_for_and_is_quiet_then(
     assert night(full).counts == {"requests_not_shown_done": 0, "windows_rewritten": 0}
 
 
-@pytest.mark.parametrize("way", ["file", "day", "clock that was ahead"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        "file",
+        pytest.param("day", marks=pytest.mark.slow),
+        pytest.param("clock that was ahead", marks=pytest.mark.slow),
+    ],
+)
 def test_raw_files_that_were_put_back_are_noticed(full: House, tmp_path: Path, way: str) -> None:
     """A file with its old time, or the folder of a day."""
     shutil.copytree(full.folder / "raw", tmp_path / "backup")
@@ -82,6 +89,7 @@ def test_raw_files_that_were_put_back_are_noticed(full: House, tmp_path: Path, w
     assert left_by_list(full.data) == []
 
 
+@pytest.mark.slow
 def test_an_object_that_was_put_back_into_a_bucket_is_noticed_once_it_was_read(
     house: House, tmp_path: Path
 ) -> None:
