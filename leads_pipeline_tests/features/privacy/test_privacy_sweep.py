@@ -148,6 +148,7 @@ def test_what_a_killed_writer_left_is_gone_after_a_night_and_after_an_erasure(fu
         assert [path for path in left if path.exists()] == []
 
 
+@pytest.mark.slow
 def test_a_lead_that_another_machine_lands_with_an_older_list_is_not_marketed(
     house: House, tmp_path: Path
 ) -> None:
