@@ -17,7 +17,7 @@ from click.testing import Result
 from leads_pipeline.errors import StorageError
 from leads_pipeline.features.delivery.destinations import destinations_of
 from leads_pipeline.features.delivery.ledger import reading_ledger
-from leads_pipeline.features.delivery.questions import known_leads, sent
+from leads_pipeline.features.delivery.questions import sent
 from leads_pipeline.features.delivery.sending import deliver
 from leads_pipeline.features.privacy import requests
 from leads_pipeline.features.privacy.carrying_out import CarriedOut, carry_out
@@ -711,18 +711,6 @@ def test_nothing_that_a_request_makes_is_open_to_other_users(desk: House, tmp_pa
             assert path.stat().st_mode & 0o007 == 0, path
 
 
-def test_a_night_finishes_an_interrupted_request_and_writes_its_receipt(desk: House) -> None:
-    deliver_all(desk)
-    desk.erase(email=EMAIL)  # as a command that was killed after it had published
-
-    work_of_night(desk.data, Settings.from_variables({}), desk.now, Night())
-
-    assert "Nothing that had to be erased is left." in receipt(desk)
-    assert "crm.example: leads of the person were delivered there" in receipt(desk)
-    privacy("log")
-    assert_ledger_forgot_jane(desk)
-
-
 # --- a list that was lost -------------------------------------------------------------------------
 
 
@@ -757,7 +745,7 @@ def test_a_lost_list_is_put_back_from_a_copy_which_says_what_it_may_lack(
 # --- what was delivered ---------------------------------------------------------------------------
 
 
-def deliver_all(desk: House, status: int = 200) -> None:
+def deliver_all(desk: House) -> None:
     settings = Settings.from_variables({**crm.VARIABLES, "LEADS_DELIVERY_FROM": str(DAY)})
     [destination] = destinations_of(settings)
     deliver(
@@ -765,7 +753,7 @@ def deliver_all(desk: House, status: int = 200) -> None:
         desk.data,
         destination,
         clock=lambda: desk.now,
-        transport=crm.Crm(lambda _: httpx.Response(status)),
+        transport=crm.Crm(lambda _: httpx.Response(200)),
     )
 
 
@@ -790,17 +778,6 @@ def test_the_receipt_says_to_whom_leads_were_delivered_also_while_a_long_deliver
 
     privacy("apply")
     assert_ledger_forgot_jane(desk)
-
-
-def test_the_ledger_forgets_an_erased_lead_that_was_never_delivered(desk: House) -> None:
-    deliver_all(desk, status=400)
-
-    desk.erase(email=EMAIL)
-    finished(desk)
-
-    with reading_ledger(desk.folder) as ledger:
-        assert ledger
-        assert ("applicant", "jane") not in known_leads(ledger)
 
 
 def test_the_first_run_of_a_restored_backup_knows_whom_it_has_in_leads_duckdb_alone(
