@@ -8,12 +8,13 @@ Belongs here: what exists in the code location that Dagster loads. Doesn't: what
 import logging
 import os
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from dagster import (
+    AssetKey,
     AssetsDefinition,
     BetaWarning,
     Definitions,
@@ -120,18 +121,9 @@ def _wired(settings: Settings, names: Names) -> Definitions:
     of_features = [of_feature(names) for of_feature in brought("published_asset")]
     published = [warehouse_asset(settings, partitions, bring_up_to_date, names), *of_features]
     assets = [*raw_leads, *published]
+    added = [of_feature(settings, names) for of_feature in brought("definitions")]
 
-    added: list[Definitions] = [
-        of_feature(settings, names) for of_feature in brought("definitions")
-    ]
-    keys = {key for asset in assets for key in asset.keys}
-
-    for one in added:
-        for asset in one.assets or ():
-            if isinstance(asset, AssetsDefinition):
-                keys |= asset.keys
-
-    asking = Asking(settings, first, names=names, assets=frozenset(keys))
+    asking = Asking(settings, first, names=names, assets=_made_by_runs(assets, added))
     others = [spec for of_feature in brought("assets") for spec in of_feature(settings, names)]
     core = Definitions(
         assets=with_conventions([*assets, *others], settings, names),
@@ -157,3 +149,15 @@ def _wired(settings: Settings, names: Names) -> Definitions:
         executor=None if names.is_guest else in_process_executor,
     )
     return Definitions.merge(core, *added)
+
+
+def _made_by_runs(
+    assets: Iterable[AssetsDefinition], added: Iterable[Definitions]
+) -> frozenset[AssetKey]:
+    """Return the keys of all assets that our runs make."""
+    keys = {key for asset in assets for key in asset.keys}
+    for definitions_ in added:
+        for asset in definitions_.assets or ():
+            if isinstance(asset, AssetsDefinition):
+                keys |= asset.keys
+    return frozenset(keys)

@@ -106,7 +106,7 @@ class MailServer:
             )
 
         try:
-            server = _connected(self.name, address)
+            server = _connect(self.name, address)
             try:
                 if user:
                     _log_in(server, user, password)
@@ -184,8 +184,8 @@ class _TlsServer(_Server, smtplib.SMTP_SSL):
     """The same, with TLS from the beginning."""
 
 
-def _connected(name: str, address: SplitResult) -> _Server:
-    """Connect, with TLS unless the address asks for none or is this machine.
+def _connect(name: str, address: SplitResult) -> _Server:
+    """Connect with TLS, unless the address asks for none. This machine's server may offer none.
 
     Raises UnreachableError and errors of smtplib.
     """

@@ -89,7 +89,7 @@ def _check_path(variable: str, folder: Path, program: str, odd: re.Pattern[str],
 def is_loopback(host: str) -> bool:
     """Whether a host's name or number means this machine (RFC 6761, section 6.3).
 
-    The name `localhost` does with every name server.
+    `localhost` does, whatever a name server says.
     """
     try:
         return ipaddress.ip_address(host).is_loopback

@@ -37,7 +37,7 @@ from leads_pipeline.orchestration.asking import PullConfig, due_windows
 from leads_pipeline.orchestration.dagster_compat import show_as_planned
 from leads_pipeline.orchestration.partitions import Partitions, requested_keys
 from leads_pipeline.portal import LeadsClient
-from leads_pipeline.portal.verdicts import settled
+from leads_pipeline.portal.verdicts import verdict_on_refused_token
 from leads_pipeline.raw.branches import readable_branches
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.landing import Landed
@@ -286,7 +286,7 @@ class Pull:
             scope = window.scope
             verdicts[window] = error
             if scope in asked_scopes:  # else the run ended before
-                verdicts[window] = settled(
+                verdicts[window] = verdict_on_refused_token(
                     error,
                     f"{self.kind.name} leads of {scope.key}",
                     was_accepted=scope in self._accepted_scopes,

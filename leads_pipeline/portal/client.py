@@ -59,7 +59,7 @@ class LeadsClient:
     ) -> None:
         self._service = service
         self._max_concurrency = max_concurrency
-        self._door = threading.Lock()
+        self._turn = threading.Lock()
         self._keep_unreadable = keep_unreadable
         self._standstill_seconds = standstill_seconds
 
@@ -133,7 +133,9 @@ class LeadsClient:
         """Fetch one window after the other, until none is left or the run ends."""
         with closing(run), suppress(queue.Empty):
             while not run.is_stopped:
-                with self._door:  # of a lead in two windows, the version of the later window counts
+                # One after the other, so that of a lead in two windows the version counts that was
+                # asked for later.
+                with self._turn:
                     window = left.get_nowait()
                     asked_at = self._service.timing.now()
                 try:

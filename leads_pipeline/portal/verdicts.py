@@ -143,7 +143,7 @@ def verdict_on(
     return meaning.error(message, reason=reason, retry_after_seconds=asked_for)
 
 
-def settled(
+def verdict_on_refused_token(
     error: TokenRefusedError, about: str, *, was_accepted: bool, refused_since: datetime | None
 ) -> TokenRefusedError | RefusedError:
     """Return the verdict on a 401 at a run's end, for the kind and scope that `about` names.

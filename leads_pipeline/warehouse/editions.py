@@ -113,9 +113,10 @@ class Editions:
         return max(newest + 1, int(at.timestamp()))
 
     def published_at(self) -> datetime | None:
-        """Return when the publication of the current file began, None if there is none.
+        """Return when the publication of the current file began, by its number.
 
-        Times of files don't tell: the first publication of a day may end on the next one.
+        None if there is no file. Times of files don't tell: the first publication of a day may end
+        on the next one.
         """
         current = self.current()
         return datetime.fromtimestamp(number_of(current), UTC) if current else None

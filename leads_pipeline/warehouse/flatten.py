@@ -103,11 +103,15 @@ def _read(kind: LeadKind, held: Sequence[tuple[date, str, LandedVersion]]) -> pa
 
 
 def _statements(kind: LeadKind, zone: ZoneInfo, publication: int) -> Iterator[str]:
-    """Find what is newer, delete what it replaces, insert it."""
+    """Return the statements that load `received`, in their order.
+
+    They find the versions that are `newer`, note them, delete what they replace and insert them.
+    """
     leads = quoted(kind.table)
     # Before the insert: with the days that they had. After it: with those that they have.
     newer_leads = f"select lead_id, lead_day from {leads} semi join newer using (lead_id)"
-    # Of equal versions the loaded one stays, unless the received one has corrections.
+    # Of equal versions (>=) the loaded one stays, unless the received one has corrections: false is
+    # less than true.
     yield f"""
 create or replace temp table newer as
 select lead_id, place
@@ -124,6 +128,11 @@ anti join {leads} as loaded
         >= (received.number, received.day, received.scope, true)
 """
     yield f"insert into received_ids select distinct {literal(kind.name)}, lead_id from received"
+    # A part before this one may have noted a version that isn't the newest any more.
+    yield f"""
+delete from emptied
+where kind = {literal(kind.name)} and lead_id in (select lead_id from newer)
+"""
     yield f"""
 insert into emptied
 select {literal(kind.name)}, lead_id, arg_max(day, number)
@@ -134,6 +143,7 @@ from (
         coalesce(trim(lead.contact."phoneNumber"), '') <> '' as phone,
         coalesce(trim(concat(lead.contact."firstName", lead.contact."lastName")), '') <> '' as name
     from received
+    semi join newer using (lead_id)
 )
 group by lead_id
 having

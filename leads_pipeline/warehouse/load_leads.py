@@ -92,7 +92,7 @@ class LoadLeads(Step):
         return made_by(self._zone, self._person_key)
 
     def fill(self, draft: Draft) -> None:
-        """Load the leads."""
+        """Load the windows that have changed, then take over what raw has lost."""
         set_person_key(draft.db, self._person_key)
         with draft.transaction():
             load_windows(draft, self._windows, self._zone)
@@ -221,7 +221,7 @@ def _note_windows(draft: Draft, hashes: dict[WindowKey, str]) -> None:
 def _note_emptied_contacts(draft: Draft) -> None:
     is_touched = "(kind, lead_id) in (select (kind, lead_id) from touched)"
     draft.db.execute(f"delete from pipeline.emptied_contacts where {is_touched}")
-    draft.db.execute(f"insert into pipeline.emptied_contacts from emptied where {is_touched}")
+    draft.db.execute("insert into pipeline.emptied_contacts from emptied")
 
 
 class CheckLeads(Step):

@@ -266,9 +266,9 @@ class _Row(_Object):
         ignore: str | None = None,
     ) -> None:
         super().__init__(of.name, declared_members(of.fields, children), ignore)
-        odd = [(PROBLEMS, list[str]), (EXTRA, str | None)]
-        self._odd = msgspec.defstruct(
-            f"odd_{of.name}", odd, bases=(self.struct,), kw_only=True, gc=False
+        oddities = [(PROBLEMS, list[str]), (EXTRA, str | None)]
+        self._odd_struct = msgspec.defstruct(
+            f"odd_{of.name}", oddities, bases=(self.struct,), kw_only=True, gc=False
         )
         # Problems stand in the order of the declarations: fields, objects, lists.
         fields = [field.path for field in of.fields]
@@ -276,7 +276,7 @@ class _Row(_Object):
         objects = [
             path[: dot.start()] for path in (*fields, *lists) for dot in re.finditer(r"\.", path)
         ]
-        self._order = [*fields, *objects, *lists].index
+        self._declared_paths = [*fields, *objects, *lists]
 
     def read_lead(self, lead_id: str, payload: str, corrections: Sequence[str]) -> Any:
         """Return the struct of a lead's text."""
@@ -309,13 +309,13 @@ class _Row(_Object):
         with suppress(ValueError):
             row, extra = self.read(raw, "", problems)
 
-        problems.sort(key=self._order)
+        problems.sort(key=self._declared_paths.index)
         if oddity := oddity or (NOT_AN_OBJECT if row is None else oddity_of_object):
             problems.insert(0, oddity)
 
         values = msgspec.structs.asdict(row) if row else {}
         told = {PROBLEMS: problems, EXTRA: _ENCODER.encode(extra).decode() if extra else None}
-        return self._odd(**values, **told)
+        return self._odd_struct(**values, **told)
 
     def _columns(self, rows: list[Any]) -> dict[str, "pa.Array[Any]"]:
         return super()._columns(rows) | {

@@ -76,7 +76,7 @@ class NoteWindowStates(Step):
     def fill(self, draft: Draft) -> None:
         """Write what is known in the place of what was known."""
         windows = self._windows(of_all_days=self._is_first_of_day or draft.changes.is_new)
-        states = [_state(row, windows.configured) for row in windows.rows]
+        states = [_row_of_table(row, windows.configured) for row in windows.rows]
         with draft.transaction():
             draft.db.execute(f"create table if not exists pipeline.window_states ({_COLUMNS})")
             draft.db.execute(
@@ -144,9 +144,10 @@ def _was_fetched_after_its_end(row: WindowRow) -> bool:
     return row.fetched_at is not None and row.window.is_closed(row.fetched_at)
 
 
-def _state(row: WindowRow, configured: AbstractSet[Window]) -> tuple[object, ...]:
+def _row_of_table(row: WindowRow, configured: AbstractSet[Window]) -> tuple[object, ...]:
     failure = row.failure
-    was_fetched = row.fetched_at is not None
+    # Pushes bring leads to a window that was never fetched.
+    has_count = row.fetched_at is not None or row.leads > 0
 
     return (
         row.kind,
@@ -156,7 +157,7 @@ def _state(row: WindowRow, configured: AbstractSet[Window]) -> tuple[object, ...
         row.window.start,
         row.window.end,
         _was_fetched_after_its_end(row),
-        row.leads if was_fetched or row.leads else None,
+        row.leads if has_count else None,
         row.fetched_at,
         failure.attempts if failure else 0,
         (failure.message or failure.reason) if failure else None,

@@ -14,7 +14,7 @@ import pytest
 
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.errors import QuestionError, StorageError
-from leads_pipeline.features.alerts.alerts import Told
+from leads_pipeline.features.alerts.alerts import AlertMemory
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.finding import Finder
 from leads_pipeline.health.findings import Finding, Level, acknowledge, find, find_all
@@ -114,9 +114,9 @@ def test_what_was_never_set_up_is_a_hint_with_the_simulator_and_a_warning_with_a
 
 
 def test_a_channel_that_does_not_work_is_an_error_that_may_pass(healthy: House) -> None:
-    told = Told()
-    told.note_attempt("LEADS_SMTP_URL", "The mail server can't be reached.", healthy.now)
-    told.write(healthy.data.state.path)
+    memory = AlertMemory()
+    memory.note_attempt("LEADS_SMTP_URL", "The mail server can't be reached.", healthy.now)
+    memory.write(healthy.data.state.path)
 
     [one] = found(healthy).values()
     assert (one.key, one.may_pass) == ("alert-channels/LEADS_SMTP_URL", True)

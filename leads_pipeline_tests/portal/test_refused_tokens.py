@@ -16,7 +16,7 @@ from leads_pipeline.errors import LeadsPipelineError, RefusedError, TokenRefused
 from leads_pipeline.portal import ClientCredentials, LeadsClient, Service, Tokens
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.run import MAX_REFUSED_TOKENS
-from leads_pipeline.portal.verdicts import settled
+from leads_pipeline.portal.verdicts import verdict_on_refused_token
 from leads_pipeline.settings import AuthMethod, Secret
 from leads_pipeline_tests.support.fake_timing import FakeTiming
 
@@ -212,7 +212,7 @@ def test_only_two_tokens_that_were_never_accepted_make_a_refusal(
     error = TokenRefusedError("GET /applicant-leads was answered 401.")
     error.token_fetched_at = MOMENT
 
-    verdict = settled(
+    verdict = verdict_on_refused_token(
         error, "leads of branch-7", was_accepted=was_accepted, refused_since=refused_since
     )
 

@@ -222,9 +222,7 @@ class House:
     def rows(self, sql: str, *parameters: object) -> list[Row]:
         """The rows of a query, by column."""
         with self._reader() as db:
-            cursor = db.execute(sql, parameters)
-            names = [column[0] for column in cursor.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+            return _rows(db.execute(sql, parameters))
 
     def leads(self, kind: str) -> dict[str, Row]:
         """The published leads of a kind by their id. Each id is there once."""
@@ -242,14 +240,14 @@ class House:
     def tables(self) -> dict[str, list[Row]]:
         """All published tables with their rows in order, without the columns of the run."""
         found = {}
-        for (table,) in self.query(
-            "select table_name from information_schema.tables where table_schema = 'main'"
-        ):
-            rows = self.rows(f'from "{table}"')
-            for row in rows:
-                for column in OF_THE_RUN & row.keys():
-                    del row[column]
-            found[table] = sorted(rows, key=repr)
+        with self._reader() as db:
+            tables = "select table_name from information_schema.tables where table_schema = 'main'"
+            for (table,) in db.execute(tables).fetchall():
+                rows = _rows(db.execute(f'from "{table}"'))
+                for row in rows:
+                    for column in OF_THE_RUN & row.keys():
+                        del row[column]
+                found[table] = sorted(rows, key=repr)
         return found
 
     def raw(self, kind: str) -> list[tuple[str, str]]:
@@ -297,10 +295,14 @@ class House:
 
     def retain(self, days: int) -> None:
         """Delete the personal fields of leads that are older than so many days, and publish."""
+        self.cut(days)
+        self.publish()
+
+    def cut(self, days: int) -> None:
+        """The same in raw alone."""
         self.keep_days = days
         for cut in cut_days(self.data, due_before(self.now, self.zone, days)):
             assert cut.error is None, cut.error
-        self.publish()
 
     def back_up(self, target: Path, keep: int = 14) -> None:
         """Back up to a folder. The newest `keep` backups stay there."""
@@ -362,6 +364,11 @@ class House:
         request = requests.Request(Action.CORRECT, person, found, moment.date())
         requests.add_correction(self.data, request, email, phone, moment)
         self.publish()
+
+
+def _rows(cursor: duckdb.DuckDBPyConnection) -> list[Row]:
+    names = [column[0] for column in cursor.description or ()]
+    return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
 
 def _answer(kind: str, leads: Iterable[Lead]) -> bytes:

@@ -120,10 +120,10 @@ class Folder:
             self.path, self.raw, steps, NOW, lock=nullcontext(), is_first_of_day=is_first_of_day
         )
 
-    def query(self, sql: str) -> list[tuple[Any, ...]]:
+    def query(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
         with duckdb.connect(self.file, read_only=True) as db:
             db.execute("set TimeZone = 'UTC'")
-            return db.execute(sql).fetchall()
+            return db.execute(sql, parameters).fetchall()
 
     def tables(self) -> dict[str, list[tuple[Any, ...]]]:
         select = "select columns(lambda name: name <> 'published_in')"

@@ -2,20 +2,24 @@
 
 import json
 import re
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.warehouse.drift import DRIFT_DAYS
-from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
+from leads_pipeline.warehouse.drift import DRIFT_DAYS, FindDrift
+from leads_pipeline_tests.support.house import DAY, NEXT_DAY, NOW, House
+from leads_pipeline_tests.support.publications import Folder
 
 Row = dict[str, Any]
 
+TODAY = NOW.date()
 
-def drift(house: House) -> list[tuple[Any, ...]]:
+
+def drift(folder: Folder) -> list[tuple[Any, ...]]:
     """The table, after a publication."""
-    house.publish()
-    return house.query("select * exclude (kind) from drift")
+    replace(folder, others=FindDrift(TODAY)).publish()
+    return folder.query("select * exclude (kind) from drift")
 
 
 def from_people(people: str, *leads: Row) -> list[Row]:
@@ -28,7 +32,7 @@ def from_people(people: str, *leads: Row) -> list[Row]:
     return found
 
 
-def test_what_is_new_or_does_not_fit_is_named_with_its_days_and_leads(house: House) -> None:
+def test_what_is_new_or_does_not_fit_is_named_with_its_days_and_leads(folder: Folder) -> None:
     leads = from_people(
         "abc",
         {"affordability": {"isReady": True}, "contact": {"age": None, "preferences": {"deep": 1}}},
@@ -40,10 +44,10 @@ def test_what_is_new_or_does_not_fit_is_named_with_its_days_and_leads(house: Hou
         {"listingDetails": {"pricing": "a lot", "images": [{"alt": 1}]}},
     )
     again = [lead | {"id": f"again {lead['id']}"} for lead in leads[:3]]
-    house.land("applicant", leads)
-    house.land("applicant", again, NEXT_DAY)
+    folder.raw.land(*leads)
+    folder.raw.land(*again, day=NEXT_DAY)
 
-    assert drift(house) == [
+    assert drift(folder) == [
         ("changed type", "isOverseas", None, DAY, DAY, 3),
         ("changed type", "listingDetails.pricing", None, DAY, DAY, 3),
         ("changed type", "viewingTimes[].earliest", None, DAY, DAY, 3),
@@ -57,37 +61,37 @@ def test_what_is_new_or_does_not_fit_is_named_with_its_days_and_leads(house: Hou
     ]
 
 
-def test_what_two_people_have_sent_is_not_named(house: House) -> None:
+def test_what_two_people_have_sent_is_not_named(folder: Folder) -> None:
     times = [{"y": 1}, {"y": 2}, {"y": 3}]
     odd = {"Ann_Smith": 1, "leadSource": "ann", "contact": {"x": 1}, "viewingTimes": times}
-    house.land("applicant", from_people("ab", odd, odd, odd))
+    folder.raw.land(*from_people("ab", odd, odd, odd))
 
-    assert drift(house) == []
+    assert drift(folder) == []
 
 
-def test_what_is_declared_old_or_no_name_in_a_program_is_not_named(house: House) -> None:
+def test_what_is_declared_old_or_no_name_in_a_program_is_not_named(folder: Folder) -> None:
     """Nor what people have sent whom retention made anonymous: each is another one there."""
     declared = {"enquiryType": "", "intent": None, "contact": {"preferences": None}}
     leads = from_people("abc", {"Ann Smith": 1, "ann@x.example": 1, "ok": 1, **declared})
     for number in range(3):
         anonymous = f"00000000-0000-0000-0000-00000000000{number}@removed.invalid"
         leads.append({"id": anonymous, "contact": {"email": anonymous}, "cut": 1})
-    house.land("applicant", leads)
-    old_day = house.today - timedelta(days=DRIFT_DAYS + 1)
-    house.land("applicant", from_people("def", {"old": 1}), old_day)
+    folder.raw.land(*leads)
+    old_day = TODAY - timedelta(days=DRIFT_DAYS + 1)
+    folder.raw.land(*from_people("def", {"old": 1}), day=old_day)
 
-    assert [row[1] for row in drift(house)] == ["ok"]
+    assert [row[1] for row in drift(folder)] == ["ok"]
 
 
-def test_a_member_is_told_from_another_value(house: House) -> None:
+def test_a_member_is_told_from_another_value(folder: Folder) -> None:
     """Fault 87: an unknown member in the portal's form is a hint, a value in another form is a
     warning.
     """
     new = {"listingDetails": {"propertyType": "PROPERTY_TYPE_NEW_1"}}
     odd = {"listingDetails": {"propertyType": "PROPERTY_TYPE_new"}}
-    house.land("applicant", from_people("abc", new, odd))
+    folder.raw.land(*from_people("abc", new, odd))
 
-    assert [(change, value) for change, _, value, *_ in drift(house)] == [
+    assert [(change, value) for change, _, value, *_ in drift(folder)] == [
         ("new member", "PROPERTY_TYPE_NEW_1"),
         ("new value", "PROPERTY_TYPE_new"),
     ]

@@ -2,17 +2,18 @@
 
 import json
 import random
-from datetime import timedelta
+from datetime import date, timedelta
 
 import pytest
 
 from leads_pipeline.warehouse.flatten import PART_LEADS
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
+from leads_pipeline_tests.support.publications import Folder
 
 DAYS = (DAY, NEXT_DAY)
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_after_any_answers_every_version_is_in_raw_and_the_last_of_each_lead_is_published(
     house: House, seed: int
 ) -> None:
@@ -60,18 +61,18 @@ def test_of_a_lead_that_is_twice_in_an_answer_the_last_counts_with_how_it_was_re
 
 
 def test_thousands_of_leads_of_many_windows_are_each_there_once_with_their_lists(
-    house: House,
+    folder: Folder,
 ) -> None:
     each = PART_LEADS // 4
     for number in range(6):
         leads = [{"id": f"{number} {n}", "viewingTimes": [{}, {"new": n}]} for n in range(each)]
-        house.land("applicant", leads, DAY - timedelta(days=number))
+        folder.raw.land(*leads, day=DAY - timedelta(days=number))
 
-    house.publish()
+    folder.publish()
 
-    leads_once = house.query("select count(*), count(distinct lead_id) from applicant_leads")
+    leads_once = folder.query("select count(*), count(distinct lead_id) from applicant_leads")
     assert leads_once == [(each * 6, each * 6)]
-    times = house.query(
+    times = folder.query(
         """
         select position, count(*)
         from applicant_leads join applicant_viewing_times as times using (lead_id)
@@ -80,3 +81,23 @@ def test_thousands_of_leads_of_many_windows_are_each_there_once_with_their_lists
         """
     )
     assert times == [(0, each * 6), (1, each * 6)]
+
+
+def test_a_lead_with_a_contact_in_its_newest_version_is_not_noted_as_emptied(
+    folder: Folder,
+) -> None:
+    """Each lead is in two windows, which are loaded in two parts."""
+
+    def land(id_: str, older_in: date, newest_in: date) -> None:
+        with_contact = {"id": id_, "contact": {"email": "ann@people.example"}}
+        folder.raw.land(with_contact, day=older_in)
+        folder.raw.land({"id": id_}, day=older_in)
+        folder.raw.land(with_contact, day=newest_in)
+
+    land("a", DAY, NEXT_DAY)
+    land("b", NEXT_DAY, DAY)
+    folder.raw.land(*[{"id": str(number)} for number in range(PART_LEADS)], scope="branch-102")
+
+    folder.publish()
+
+    assert folder.query("from pipeline.emptied_contacts") == []

@@ -10,6 +10,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from leads_pipeline_tests.support.house import DAY, LONDON, NEXT_DAY, House, Row
+from leads_pipeline_tests.support.publications import Folder
 
 
 def test_an_empty_folder_gives_all_tables_each_with_comments(house: House) -> None:
@@ -38,8 +39,8 @@ class Follower:
     def __init__(self) -> None:
         self.last = 0
 
-    def follow(self, house: House) -> set[str]:
-        rows = house.query(
+    def follow(self, published: House | Folder) -> set[str]:
+        rows = published.query(
             "select lead_id, published_in from applicant_leads where published_in > ?", self.last
         )
         self.last = max([self.last, *(published_in for _, published_in in rows)])
@@ -47,36 +48,35 @@ class Follower:
 
 
 def test_a_program_that_asks_for_later_publications_is_told_of_each_new_version_once(
-    house: House,
+    folder: Folder,
 ) -> None:
     program = Follower()
-    house.land("applicant", [{"id": "a", "message": "first"}, {"id": "b"}])
-    house.publish()
-    assert program.follow(house) == {"a", "b"}
+    folder.raw.land({"id": "a", "message": "first"}, {"id": "b"})
+    folder.publish()
+    assert program.follow(folder) == {"a", "b"}
 
-    house.land("applicant", [{"id": "a", "message": "second"}, {"id": "b"}])
-    house.publish()
-    assert program.follow(house) == {"a"}
+    folder.raw.land({"id": "a", "message": "second"})
+    folder.publish()
+    assert program.follow(folder) == {"a"}
 
-    house.land("applicant", [{"id": "a", "message": "second"}, {"id": "b"}])
-    house.publish()
-    assert program.follow(house) == set()
+    folder.publish()
+    assert program.follow(folder) == set()
 
 
 def test_a_window_that_lands_late_is_new_though_its_leads_are_older_than_others(
-    house: House,
+    folder: Folder,
 ) -> None:
     program = Follower()
-    house.later(days=1)
-    house.land("applicant", [{"id": "later"}], NEXT_DAY)
-    house.publish()
-    program.follow(house)
+    folder.raw.number = 10
+    folder.raw.land({"id": "later"}, day=NEXT_DAY)
+    folder.publish()
+    program.follow(folder)
 
-    house.later(days=-1)  # another machine asked before, and lands now
-    house.land("applicant", [{"id": "late"}])
-    house.publish()
+    folder.raw.number = 1  # another machine asked before, and lands now
+    folder.raw.land({"id": "late"})
+    folder.publish()
 
-    assert program.follow(house) == {"late"}
+    assert program.follow(folder) == {"late"}
 
 
 @pytest.mark.slow
@@ -145,6 +145,7 @@ def test_an_answer_that_only_confirms_shows_with_the_next_publication_unless_it_
     assert house.file.resolve() == file
 
 
+@pytest.mark.slow
 def test_the_oldest_day_of_an_update_stays_landed_west_of_greenwich(house: House) -> None:
     """The day of UTC is ahead there in the evening, and folders are listed by it."""
     house.zone = ZoneInfo("America/New_York")

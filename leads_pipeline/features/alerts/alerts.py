@@ -35,7 +35,7 @@ _LATE: Final = ("windows-", "leads-duckdb")
 _NAME: Final = "alerts.json"
 
 
-class Memory(BaseModel):
+class ChannelMemory(BaseModel):
     """The messages of one channel so far: open findings by key, and when it got its last message.
 
     `unsure` has the keys of those whose message may not have arrived.
@@ -45,6 +45,11 @@ class Memory(BaseModel):
     unsure: set[str] = set()
     told_at: datetime | None = None
 
+    def forget_all_but(self, findings: Sequence[Finding]) -> None:
+        """Forget warnings that ended without a message. They are news if they come back."""
+        keys = {one.key for one in findings}
+        self.open = {key: one for key, one in self.open.items() if key in keys}
+
 
 class Failure(BaseModel):
     """Since when messages don't get through, and what was wrong the last time."""
@@ -53,7 +58,7 @@ class Failure(BaseModel):
     message: str
 
 
-class Told(BaseModel):
+class AlertMemory(BaseModel):
     """The content of `.state/alerts.json`. Channels go by the names of their variables.
 
     `noticed` holds when each open finding was found first. `beat_at` is the last call of the
@@ -61,7 +66,7 @@ class Told(BaseModel):
     """
 
     noticed: dict[str, datetime] = {}
-    channels: dict[str, Memory] = {}
+    channels: dict[str, ChannelMemory] = {}
     failures: dict[str, Failure] = {}
     beat_at: datetime | None = None
 
@@ -90,8 +95,8 @@ class Told(BaseModel):
 
     def forget_other_channels(self, names: Collection[str]) -> None:
         """Forget channels that aren't set up any more."""
-        self.channels = {name: memory for name, memory in self.channels.items() if name in names}
-        self.failures = {name: failure for name, failure in self.failures.items() if name in names}
+        self.channels = {name: one for name, one in self.channels.items() if name in names}
+        self.failures = {name: one for name, one in self.failures.items() if name in names}
 
     def note_attempt(self, channel: str, trouble: str | None, now: datetime) -> None:
         """Remember that the channel's last message got through, or what was wrong with it."""
@@ -116,19 +121,23 @@ class _Look:
 
     @classmethod
     def of(
-        cls, findings: Sequence[Finding], failed: Collection[str], told: Told, now: datetime
+        cls,
+        findings: Sequence[Finding],
+        failed: Collection[str],
+        memory: AlertMemory,
+        now: datetime,
     ) -> Self:
-        """Return it with the moments at which `told` has the findings noticed."""
+        """Return the findings with their moments. `memory` has when each was noticed."""
         dated = []
         waiting = set()
         for one in findings:
-            noticed_at = told.noticed[one.key]
+            noticed_at = memory.noticed[one.key]
             dated.append(replace(one, since=min(one.since or noticed_at, now)))
             if one.may_pass and not has_passed(PATIENCE, noticed_at, now):
                 waiting.add(one.key)
         return cls(dated, failed, waiting)
 
-    def open_on(self, channel: str, memory: Memory) -> list[Finding]:
+    def open_on(self, channel: str, of_channel: ChannelMemory) -> list[Finding]:
         """Return what is open for a channel. It isn't told that it doesn't work itself.
 
         While a finder fails, what the channel was told of it is open.
@@ -137,12 +146,12 @@ class _Look:
         counted = [
             one
             for one in self.findings
-            if (one.key in memory.open or one.key not in self.waiting)
+            if (one.key in of_channel.open or one.key not in self.waiting)
             and one.key != f"alert-channels/{channel}"
         ]
         unseen = [
             one
-            for key, one in memory.open.items()
+            for key, one in of_channel.open.items()
             if key not in found and finder_of(key) in self.failed
         ]
         return counted + unseen
@@ -169,7 +178,7 @@ class Alerts:
         self._state = state
         self._channels = channels
         self._heartbeat = heartbeat
-        self._unsaved: Told | None = None
+        self._unsaved: AlertMemory | None = None
 
     def tell(
         self, findings: Sequence[Finding], failed: Collection[str], now: datetime
@@ -178,78 +187,89 @@ class Alerts:
 
         `failed` names the finders that couldn't look. Their earlier findings stay open.
         """
-        told = self._unsaved or Told.read(self._state)
-        told.forget_other_channels({one.name for one in (*self._channels, self._heartbeat) if one})
+        memory = self._unsaved or AlertMemory.read(self._state)
+        memory.forget_other_channels(
+            {one.name for one in (*self._channels, self._heartbeat) if one}
+        )
         found = [one for one in findings if one.level is not Level.HINT]
-        told.note_found(found, failed, now)
-        look = _Look.of(found, failed, told, now)
+        memory.note_found(found, failed, now)
+        look = _Look.of(found, failed, memory, now)
 
         results = dict[str, bool]()
         for channel in self._channels:
-            memory = told.channels.setdefault(channel.name, Memory())
-            digest = due(memory, look.open_on(channel.name, memory), now)
-            if digest is not None:
-                results[channel.name] = self._send(channel, digest, told)
+            of_channel = memory.channels.setdefault(channel.name, ChannelMemory())
+            open_ = look.open_on(channel.name, of_channel)
+            digest = due(of_channel, open_, now)
+            if digest is None:
+                of_channel.forget_all_but(open_)
+            else:
+                results[channel.name] = self._send(channel, digest, memory)
 
-        if self._heartbeat and (told.beat_at is None or has_passed(BEAT_EVERY, told.beat_at, now)):
+        if self._heartbeat and (
+            memory.beat_at is None or has_passed(BEAT_EVERY, memory.beat_at, now)
+        ):
             results[self._heartbeat.name] = self._beat(
-                self._heartbeat, told, now, is_well=not look.is_late
+                self._heartbeat, memory, now, is_well=not look.is_late
             )
-        self._save(told)
+        self._save(memory)
         return results
 
-    def _send(self, channel: Channel, digest: Digest, told: Told) -> bool:
-        memory = told.channels[channel.name]
-        # A message may arrive although its answer is lost, or this process is killed. So its end is
-        # told too.
+    def _send(self, channel: Channel, digest: Digest, memory: AlertMemory) -> bool:
+        of_channel = memory.channels[channel.name]
+        # A message may arrive although its answer is lost, or this process is killed. So the end of
+        # these findings is told too.
         for one in digest.new:
-            memory.open[one.key] = one
-            memory.unsure.add(one.key)
-        self._save(told)
+            of_channel.open[one.key] = one
+            of_channel.unsure.add(one.key)
+        self._save(memory)
 
         is_sent, trouble = attempt(channel.name, partial(channel.send, digest))
-        told.note_attempt(channel.name, trouble, digest.at)
+        memory.note_attempt(channel.name, trouble, digest.at)
         if is_sent:
-            memory.open = {one.key: one for one in (*digest.new, *digest.still_open)}
-            memory.unsure.clear()
-            memory.told_at = digest.at
-        self._save(told)
+            of_channel.open = {one.key: one for one in (*digest.new, *digest.still_open)}
+            of_channel.unsure.clear()
+            of_channel.told_at = digest.at
+        self._save(memory)
         return is_sent
 
-    def _beat(self, heartbeat: Heartbeat, told: Told, now: datetime, *, is_well: bool) -> bool:
+    def _beat(
+        self, heartbeat: Heartbeat, memory: AlertMemory, now: datetime, *, is_well: bool
+    ) -> bool:
         is_called, trouble = attempt(heartbeat.name, lambda: heartbeat.beat(is_well=is_well))
-        told.note_attempt(heartbeat.name, trouble, now)
+        memory.note_attempt(heartbeat.name, trouble, now)
         if is_called:
-            told.beat_at = now
+            memory.beat_at = now
         return is_called
 
-    def _save(self, told: Told) -> None:
+    def _save(self, memory: AlertMemory) -> None:
         try:
-            told.write(self._state)
+            memory.write(self._state)
             self._unsaved = None
         except StorageError:  # the full disk is a finding itself, and has to be sent
-            self._unsaved = told
+            self._unsaved = memory
 
 
-def due(memory: Memory, open_: Sequence[Finding], now: datetime) -> Digest | None:
+def due(of_channel: ChannelMemory, open_: Sequence[Finding], now: datetime) -> Digest | None:
     """Return what a channel is to be told now of what is open, None if nothing is due."""
-    new = [one for one in open_ if _is_news(one, memory)]
+    new = [one for one in open_ if _is_news(one, of_channel)]
     still_open = [one for one in open_ if one not in new]
     keys = {one.key for one in open_}
-    over = [one for key, one in sorted(memory.open.items()) if key not in keys]
+    over = [one for key, one in sorted(of_channel.open.items()) if key not in keys]
 
-    is_end_told = any(one.level is Level.ERROR or one.key in memory.unsure for one in over)
+    is_end_told = any(one.level is Level.ERROR or one.key in of_channel.unsure for one in over)
     has_error = any(one.level is Level.ERROR for one in open_)
-    is_day_over = memory.told_at is not None and has_passed(REPEATED_AFTER, memory.told_at, now)
+    is_day_over = of_channel.told_at is not None and has_passed(
+        REPEATED_AFTER, of_channel.told_at, now
+    )
     if new or is_end_told or (has_error and is_day_over):
         return Digest(now, new, over, still_open)
     return None
 
 
-def _is_news(one: Finding, memory: Memory) -> bool:
-    before = memory.open.get(one.key)
+def _is_news(one: Finding, of_channel: ChannelMemory) -> bool:
+    before = of_channel.open.get(one.key)
     return (
         before is None
-        or one.key in memory.unsure
+        or one.key in of_channel.unsure
         or (one.level is Level.ERROR and before.level is not Level.ERROR)
     )

@@ -9,7 +9,7 @@ from functools import partial
 import click
 
 from leads_pipeline.errors import SettingsError
-from leads_pipeline.features.alerts.alerts import Told
+from leads_pipeline.features.alerts.alerts import AlertMemory
 from leads_pipeline.features.alerts.channels import SET_UP, Heartbeat, channels_of
 from leads_pipeline.features.alerts.digest import Digest
 from leads_pipeline.mail import attempt
@@ -49,8 +49,8 @@ def alert(is_test: bool) -> None:  # noqa: ARG001 - it is required, and there is
         click.echo(f"{word} {name}" + (f": {trouble}" if trouble else ""))
     state = data.state.path
     if state.exists():  # a test makes no data folder
-        told = Told.read(state)
+        memory = AlertMemory.read(state)
         for name, trouble in troubles.items():
-            told.note_attempt(name, trouble, now)
-        told.write(state)
+            memory.note_attempt(name, trouble, now)
+        memory.write(state)
     sys.exit(1 if any(troubles.values()) else 0)

@@ -41,14 +41,14 @@ class Digest:
         open_errors = sum(one.level is Level.ERROR for one in self.still_open)
         problems = counted(open_errors, "problem")
         if self.new:
-            what = "problem" if self.has_new_error else "warning"
-            count = sum((one.level is Level.ERROR) is self.has_new_error for one in self.new)
-            start = f"New {what}" if count == 1 else f"{count} new {what}s"
-            title = f"{start}: {_first_sentence(self.new[0].message)}"
+            what, named = _most_serious(self.new)
+            start = f"New {what}" if len(named) == 1 else f"{len(named)} new {what}s"
+            title = f"{start}: {_first_sentence(named[0].message)}"
         elif self.over:
-            start = "Over" if len(self.over) == 1 else f"{len(self.over)} problems are over"
+            what, named = _most_serious(self.over)
+            start = "Over" if len(named) == 1 else f"{len(named)} {what}s are over"
             rest = f"Still open: {problems}." if open_errors else "No problem is open."
-            title = f"{start}: {_first_sentence(self.over[0].message)} {rest}"
+            title = f"{start}: {_first_sentence(named[0].message)} {rest}"
         elif self.still_open:
             title = f"Still open: {problems}"
         else:
@@ -72,6 +72,12 @@ class Digest:
             return f"{message}\nIt was over by {ended}."
         began = f"from {moment(over.since)} " if over.since else ""
         return f"{message}\nIt lasted {began}to {ended} at most."
+
+
+def _most_serious(findings: Sequence[Finding]) -> tuple[str, Sequence[Finding]]:
+    """Return the errors, or all if there is none, and what they are called."""
+    errors = [one for one in findings if one.level is Level.ERROR]
+    return ("problem", errors) if errors else ("warning", findings)
 
 
 def _section(title: str, items: Iterable[str]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from leads_pipeline.features.alerts.alerts import Told
+from leads_pipeline.features.alerts.alerts import AlertMemory
 from leads_pipeline.features.alerts.channels import SET_UP, channels_of
 from leads_pipeline.features.alerts.settings import AlertSettings
 from leads_pipeline.health.facts import Facts
@@ -19,7 +19,7 @@ def alert_channels(facts: Facts) -> Iterator[Finding]:
     run `leads-pipeline alert --test`.
     Over: when both are set, and a message or a test has got through.
     """
-    for variable, failure in Told.read(facts.data.state.path).failures.items():
+    for variable, failure in AlertMemory.read(facts.data.state.path).failures.items():
         yield Finding(
             Level.ERROR,
             f"Messages don't get through on {variable}. {failure.message}",

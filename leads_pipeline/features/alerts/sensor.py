@@ -51,8 +51,7 @@ def alert_sensor(
     def alert(context: SensorEvaluationContext) -> SkipReason:
         data: DataFolder = names.resource(context.resources, "data")
         now = clock()
-        # Else a machine that was off would be told of once it is on again, if this sensor ticks
-        # first.
+        # The machine may have been off. If this sensor ticks first, that isn't to be told any more.
         note_service(context.instance, settings, data.state, now, names)
         findings, failed = find_all(Facts(settings, data, now))
         got_through_by_name = alerts.tell(findings, failed, now)

@@ -28,9 +28,10 @@ from leads_pipeline.features.delivery.ledger import (
 from leads_pipeline.features.delivery.message import masked
 from leads_pipeline.features.delivery.outcomes import ask
 from leads_pipeline.features.delivery.questions import (
+    Attempt,
     Retried,
     Selection,
-    Told,
+    VersionStory,
     counts,
     last_delivered,
     left,
@@ -138,7 +139,7 @@ def log(lead: str, as_json: bool) -> None:
     }
     if as_json:
         told = {
-            name: [_told_as_json(one) for one in versions] for name, versions in stories.items()
+            name: [_story_as_json(one) for one in versions] for name, versions in stories.items()
         }
         click.echo(json.dumps(told, indent=2, default=datetime.isoformat))
         return
@@ -239,23 +240,26 @@ def lead_of(text: str) -> tuple[str, str]:
     return kind, lead_id
 
 
-def _told_as_json(one: Told) -> dict[str, Any]:
+def _story_as_json(one: VersionStory) -> dict[str, Any]:
     return one._asdict() | {"attempts": [attempt._asdict() for attempt in one.attempts]}
 
 
-def _show_story(name: str, one: Told) -> None:
+def _show_story(name: str, one: VersionStory) -> None:
     at = f" {moment(one.delivered_at)}" if one.delivered_at else ""
     id_there = f", there {one.id_there}" if one.id_there else ""
     click.echo(
         f"{name}: version {one.version[:_SHOWN_DIGITS]} of {one.day} {one.state}{at}{id_there}"
     )
     for attempt in one.attempts:
-        answer = attempt.trouble or "taken"
-        if attempt.status:
-            answer = " ".join(
-                filter(None, (str(attempt.status), attempt.content_type, attempt.code))
-            )
-        click.echo(f"    {moment(attempt.at)}  {answer}")
+        click.echo(f"    {moment(attempt.at)}  {_answer_in_words(attempt)}")
+
+
+def _answer_in_words(attempt: Attempt) -> str:
+    if attempt.status is None:
+        return attempt.trouble or "taken"
+
+    parts = (str(attempt.status), attempt.content_type, attempt.code)
+    return " ".join(part for part in parts if part)
 
 
 def _show_preview(destination: Destination, found: Sequence[tuple[Version, Event]]) -> None:

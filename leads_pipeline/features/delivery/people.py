@@ -100,11 +100,11 @@ class DeliveredLeads(HoldsPeople):
         """
         for name in ledger_names(self.data.folder):
             with reading_ledger(self.data.folder, name) as ledger:
-                over = [one.lead for one in erasures(ledger) if _is_over(one)] if ledger else []
-                meant = [lead for lead in over if is_meant(lead)]
-            if meant:
+                found = erasures(ledger) if ledger else []
+                leads = [one.lead for one in found if _is_over(one) and is_meant(one.lead)]
+            if leads:
                 with self._writing(name) as mine:
-                    for lead in meant:
+                    for lead in leads:
                         forget_erasure(mine, lead)
 
     def forget(self, is_meant: IsMeant) -> list[str]:
@@ -127,10 +127,11 @@ class DeliveredLeads(HoldsPeople):
 
     def _forget(self, name: str, is_meant: IsMeant) -> None:
         with reading_ledger(self.data.folder, name) as ledger:
-            meant = [lead for lead in known_leads(ledger) if is_meant(lead)] if ledger else []
-        if meant:
+            found = known_leads(ledger) if ledger else []
+            leads = [lead for lead in found if is_meant(lead)]
+        if leads:
             with self._writing(name) as mine:
-                for lead in meant:
+                for lead in leads:
                     mine.erase(*lead, datetime.now(UTC))
                 write_outcomes(self.data.folder, mine)
 

@@ -34,7 +34,7 @@ class Attempt(NamedTuple):
     trouble: str | None
 
 
-class Told(NamedTuple):
+class VersionStory(NamedTuple):
     """A version, and what came of it. `id_there` is its lead's id in the destination's system."""
 
     version: str
@@ -205,7 +205,7 @@ def sent(ledger: Ledger, kind: str, lead_id: str) -> list[tuple[str, datetime]]:
     return [(host, datetime.fromtimestamp(at, UTC)) for host, at in rows]
 
 
-def story(ledger: Ledger, kind: str, lead_id: str) -> list[Told]:
+def story(ledger: Ledger, kind: str, lead_id: str) -> list[VersionStory]:
     """Return each version of a lead with its attempts, oldest first."""
     versions = ledger.db.execute(
         "select version, day, state, delivered_at, id_there "
@@ -221,7 +221,7 @@ def story(ledger: Ledger, kind: str, lead_id: str) -> list[Told]:
             (kind, lead_id, version),
         )
         attempts = [Attempt(datetime.fromtimestamp(at, UTC), *rest) for at, *rest in rows]
-        found.append(Told(version, day, state, _moment(delivered_at), attempts, id_there))
+        found.append(VersionStory(version, day, state, _moment(delivered_at), attempts, id_there))
     return found
 
 

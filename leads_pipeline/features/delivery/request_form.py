@@ -177,15 +177,27 @@ def _template(
             f"{where} is no Jinja template: look at its line {error.lineno}."
         ) from None
 
-    known = ERASED_MEMBERS if event_type is EventType.ERASED else DATA_MEMBERS
-    if event_type is not EventType.CREATED:
-        known = known | {ID_THERE}
-    for member in parsed.find_all(nodes.Getattr):
-        if member.node == nodes.Name("data", "load") and member.attr not in known:
-            guess = get_close_matches(member.attr, known, 1)
+    members = _members_of(event_type)
+    for asked in parsed.find_all(nodes.Getattr):
+        is_of_data = asked.node == nodes.Name("data", "load")
+        if is_of_data and asked.attr not in members:
+            guess = get_close_matches(asked.attr, members, 1)
             hint = f" Did you mean data.{guess[0]}?" if guess else ""
-            raise SettingsError(f"{where} asks for data.{member.attr}, which no lead has.{hint}")
+            raise SettingsError(
+                f"{where} asks for data.{asked.attr}, which no message of that type has.{hint}"
+            )
     return template
+
+
+def _members_of(event_type: EventType) -> frozenset[str]:
+    """Return the members that `data` can have in messages of that type."""
+    match event_type:
+        case EventType.CREATED:
+            return DATA_MEMBERS
+        case EventType.UPDATED:
+            return DATA_MEMBERS | {ID_THERE}
+        case EventType.ERASED:
+            return ERASED_MEMBERS | {ID_THERE}
 
 
 def _is_json(content_type: str) -> bool:

@@ -119,7 +119,7 @@ def deliver(
         writing_ledger(data.folder, destination.name) as ledger,
     ):
         _note_destination(ledger, destination)
-        _note_day(ledger, clock())
+        _postpone_by_days_off(ledger, clock())
 
         first = first_day or destination.first_day
         # It outlives a ledger that is damaged.
@@ -179,14 +179,16 @@ def _note_destination(ledger: Ledger, destination: Destination) -> None:
         ledger.set_fact("address", address)
 
 
-def _note_day(ledger: Ledger, now: datetime) -> None:
-    """Days on which nobody sends don't count among the three for which a version is tried."""
-    before = ledger.fact("sent_on")
+def _postpone_by_days_off(ledger: Ledger, now: datetime) -> None:
+    """Give waiting versions the days on which nobody sent: each is tried for three days."""
+    sent_on = ledger.fact("sent_on")
     day = now.date()
-    if before != day.isoformat():
-        days_off = (day - date.fromisoformat(before)).days - 1 if before else 0
-        ledger.postpone(timedelta(days=max(days_off, 0)), now.timestamp())
-        ledger.set_fact("sent_on", day.isoformat())
+    if sent_on == day.isoformat():
+        return
+
+    days_off = (day - date.fromisoformat(sent_on)).days - 1 if sent_on else 0
+    ledger.postpone(timedelta(days=max(days_off, 0)), now.timestamp())
+    ledger.set_fact("sent_on", day.isoformat())
 
 
 def _first_delivery(destination: Destination) -> str:

@@ -10,7 +10,7 @@ two publications, and a tree stays as long as its edition: after an erasure no o
 # ruff: noqa: S608 - only our own names are in the statements
 
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import date
 from pathlib import Path
@@ -53,7 +53,7 @@ def write_tables(folder: Path) -> int | None:
     """Have data/tables hold the tables of leads as published.
 
     Return the days written, None if data/tables has them already. `folder` is the data folder. Days
-    that the publications since the tree before touched are written. The others are hard links. The
+    that have changed since the tree before are written. The others are hard links to it. The
     caller holds the lock of publications. Raises StorageError.
     """
     days = _write_tree(folder)
@@ -189,26 +189,39 @@ def _write_day(rows: pa.Table, day: "pa.Scalar[Any]", file: Path) -> None:
 def rows_of(
     db: duckdb.DuckDBPyConnection, table: Table, days: Collection[date]
 ) -> Iterator[pa.Table]:
-    """Read the rows of these days, some days at a time, with the column `lead_day`."""
+    """Read the rows of these days, some days at a time, with the column `lead_day`.
+
+    Without days it is one table without rows, because its columns are needed.
+    """
+    leads = quoted(_LEADS_OF[table.name])
+    ordered = sorted(days)
+    at_once = _days_at_once(db, leads, ordered)
+
+    for first in range(0, max(len(ordered), 1), at_once):
+        statement = _rows_statement(table, leads, ordered[first : first + at_once])
+        yield db.sql(statement).to_arrow_table(batch_size=_ROWS_AT_ONCE)
+
+
+def _days_at_once(db: duckdb.DuckDBPyConnection, leads: str, days: Sequence[date]) -> int:
+    """Return how many days are read together, by the one with the most leads."""
+    of_a_day = f"select count(*) as leads from {leads} where {is_of(days)} group by lead_day"
+    [(most,)] = db.execute(f"select coalesce(max(leads), 1) from ({of_a_day})").fetchall()
+    return max(1, _LEADS_AT_ONCE // int(most))
+
+
+def _rows_statement(table: Table, leads: str, days: Sequence[date]) -> str:
     values = []
     for column in table.columns:
         name = quoted(column.name)
         cast = "::varchar" if column.type in _AS_TEXT else ""
         values.append(f"{name}{cast} as {name}")
+
     columns = ", ".join(values)
-
-    leads = quoted(_LEADS_OF[table.name])
-    ordered = sorted(days)
-    is_list = quoted(table.name) != leads
-    of_a_day = f"select count(*) as leads from {leads} where {is_of(ordered)} group by lead_day"
-    [(most,)] = db.execute(f"select coalesce(max(leads), 1) from ({of_a_day})").fetchall()
-    at_once = max(1, _LEADS_AT_ONCE // most)
-
-    for first in range(0, max(len(ordered), 1), at_once):
-        rows = f"(from {leads} where {is_of(ordered[first : first + at_once])})"
-        if is_list:
-            rows = (
-                f"{quoted(table.name)} join (select lead_id, lead_day from {rows}) using (lead_id)"
-            )
-        selected = f"select {'lead_day, ' if is_list else ''}{columns} from {rows}"
-        yield db.sql(selected).to_arrow_table(batch_size=_ROWS_AT_ONCE)
+    of_days = f"from {leads} where {is_of(days)}"
+    if quoted(table.name) == leads:
+        return f"select {columns} {of_days}"
+    # The rows of a list have the day of their lead.
+    days_of_leads = f"(select lead_id, lead_day {of_days})"
+    return (
+        f"select lead_day, {columns} from {quoted(table.name)} join {days_of_leads} using (lead_id)"
+    )

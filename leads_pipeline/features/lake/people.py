@@ -49,11 +49,11 @@ class LeadsInDelta(HoldsPeople):
             )
 
     def _ids_in(self, key: str) -> Iterator[str]:
-        """Yield the ids of a table's file, also of one that no edition needs any more."""
-        if (
-            key.endswith(".parquet")
-            and "/_delta_log/" not in key
-            and (content := self.data.store.get(key)) is not None
-        ):
-            ids = parquet_of(content).read(["lead_id"], use_threads=False)["lead_id"]
-            yield from map(str, ids.to_pylist())
+        """Yield the ids in a table's file, also in one that its newest version doesn't need."""
+        has_rows = key.endswith(".parquet") and "/_delta_log/" not in key
+        content = self.data.store.get(key) if has_rows else None
+        if content is None:
+            return
+
+        ids = parquet_of(content).read(["lead_id"], use_threads=False)["lead_id"]
+        yield from map(str, ids.to_pylist())

@@ -25,9 +25,9 @@ def questions(facts: Facts) -> Iterator[Seen]:
 
 
 def verify(data: DataFolder, db: duckdb.DuckDBPyConnection, edition_number: int) -> Iterator[Seen]:
-    """Read each value of the Parquet files, and compare their rows with leads.duckdb.
+    """Read each value of the Parquet files, and compare how many rows they have with leads.duckdb.
 
-    leads.duckdb is open as `db`.
+    That is open as `db`.
     """
     folder = data.folder / TABLES
     publish = f"{how_to_publish(data.state)}."

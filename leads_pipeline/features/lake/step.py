@@ -37,7 +37,7 @@ class WriteTables(Step):
         self._tables = tables
 
     def after(self, publication: Publication) -> None:  # noqa: ARG002 - as any step
-        """Write what leads.duckdb has and the tables lack."""
+        """Bring the form that LEADS_TABLES names up to date, and remove the others."""
         if self._tables == "delta":
             self._write_delta()
             return

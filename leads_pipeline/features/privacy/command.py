@@ -596,16 +596,19 @@ def _theirs(
 def _want_leads(data: DataFolder, action: Action, person: Person, found: Found) -> None:
     """Raise QuestionError if no lead has a given id.
 
-    An interrupted erasure may have taken it out.
+    An erasure goes on with a warning if an interrupted one may have taken the lead out: nothing of
+    the person is found, or the list has the lead as erased.
     """
-    if not (unknown := person.lead_ids - found.keys):
+    unknown = person.lead_ids - found.keys
+    if not unknown:
         return
+
     erased = list_of(data).read().erased
-    if action is Action.ERASE and (
-        not found.leads or all(erased.is_known(*lead) for lead in unknown)
-    ):
+    may_be_erased = not found.leads or all(erased.is_known(*lead) for lead in unknown)
+    if action is Action.ERASE and may_be_erased:
         err.print(f"[bold red]Warning:[/bold red] {escape(not_found(unknown))}")
         return
+
     raise QuestionError(not_found(unknown))
 
 

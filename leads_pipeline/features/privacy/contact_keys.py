@@ -257,21 +257,25 @@ def _read(digits: str, *, is_international: bool, is_alone: bool) -> str | None:
 
     if is_international:
         return (
-            _british(digits[2:].removeprefix("0")) if digits.startswith("44") else _foreign(digits)
+            _british_number(digits[2:].removeprefix("0"))
+            if digits.startswith("44")
+            else _foreign_number(digits)
         )
     if digits.startswith("0"):
-        return _british(digits[1:])
+        return _british_number(digits[1:])
     if is_alone and len(digits) in (10, 12, 13):
-        return _british(digits.removeprefix("44").removeprefix("0") if len(digits) > 10 else digits)
+        return _british_number(
+            digits.removeprefix("44").removeprefix("0") if len(digits) > 10 else digits
+        )
 
     return None
 
 
-def _british(national: str) -> str | None:
+def _british_number(national: str) -> str | None:
     return f"+44{national}" if _BRITISH.fullmatch(national) else None
 
 
-def _foreign(digits: str) -> str | None:
+def _foreign_number(digits: str) -> str | None:
     with suppress(phonenumbers.NumberParseException):
         number = phonenumbers.parse(f"+{digits}")
         # A number that is possible within its town alone is the beginning of a longer one.

@@ -329,7 +329,7 @@ class Person:
 
     @cached_property
     def _loose_patterns(self) -> list[re.Pattern[str]]:
-        """Patterns of which one is in each JSON text of theirs, or one of their names is."""
+        """Patterns that pass over most texts. A JSON text of theirs matches one, or has a name."""
         loose = [
             *map(loosely_spelled_email, self.contact.emails),
             *map(loosely_spelled_phone, self.contact.phones),

@@ -21,9 +21,9 @@ def make_key_of_day(state: State, day: date) -> bytes:
 
 
 def key_of_day(state: State, day: date) -> bytes | None:
-    """Return the key of the day if retention has come to it.
+    """Return the key of the day, None if retention hasn't come to it.
 
-    Once it is forgotten, return a new one each time.
+    If there is none, not yet or not any more, return a new one each time.
     """
     before = state.anonymous_before()
     if before is None or day >= before:

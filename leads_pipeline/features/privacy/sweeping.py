@@ -46,32 +46,44 @@ def sweep(data: DataFolder, *, since: datetime | None = None) -> Swept:
     """Take what the list keeps out from raw windows, and land what was lifted.
 
     A publication has to follow. With `since`, only windows with files that have appeared since
-    then. Raises StorageError if the list can't be read.
+    then, unless the list learns a lead's id meanwhile. Raises StorageError if the list can't be
+    read.
     """
     swept = Swept()
     with data.state.lock("sweep", timeout_seconds=_LONGEST_SWEEP_SECONDS):
         data.delete_drafts()
         if since is None:
-            try:
-                learn_lost(data)
-            except LeadsPipelineError as error:  # after the publication it can be read
-                swept.failed[WAREHOUSE_FILE] = str(error)
+            _learn_lost(data, swept)
+
         while True:
-            # A lead that is met by its contact has other versions, with other contacts. Then its id
-            # is known.
             swept.newest_entry = data.gate.newest_entry
             swept.windows += gate_of(data).sweep_restricted()
             for place in list_places(data.store):
-                if since is not None and not _has_appeared(data, place, since):
-                    continue
-                try:
-                    swept.windows += data.raw.rewrite(place)
-                except StorageError as error:
-                    _ = data.gate.newest_entry  # which raises if the list is at fault
-                    swept.failed[place.key] = str(error)
+                if since is None or _has_appeared(data, place, since):
+                    _rewrite(data, place, swept)
+
+            # A lead that is met by its contact has other versions, with other contacts. Its id is
+            # known now, so all windows are gone through again.
             if data.gate.newest_entry == swept.newest_entry:
                 return swept
             since = None
+
+
+def _learn_lost(data: DataFolder, swept: Swept) -> None:
+    try:
+        learn_lost(data)
+    except LeadsPipelineError as error:  # after the publication it can be read
+        swept.failed[WAREHOUSE_FILE] = str(error)
+
+
+def _rewrite(data: DataFolder, place: Place, swept: Swept) -> None:
+    try:
+        swept.windows += data.raw.rewrite(place)
+    except StorageError as error:
+        _ = data.gate.newest_entry  # raises if the list is at fault, and not this window
+        swept.failed[place.key] = str(error)
+    else:
+        swept.failed.pop(place.key, None)  # it failed when it was gone through before
 
 
 def learn_lost_again(data: DataFolder, swept: Swept) -> None:

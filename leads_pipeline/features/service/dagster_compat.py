@@ -28,8 +28,9 @@ def forget_future_ticks(instance: DagsterInstance, now: datetime) -> None:
     moment = now.timestamp()
     for state in instance.all_instigator_state():
         ticks = instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
-        told = [getattr(state.instigator_data, name, None) or 0.0 for name in _TICKED_AT]
-        last = max([ticks[0].timestamp if ticks else 0.0, *told])
+        moments = [tick.timestamp for tick in ticks]
+        moments += [getattr(state.instigator_data, name, None) or 0.0 for name in _TICKED_AT]
+        last = max(moments)
         if last > moment:
             _forget_ticks(instance, state, last, moment)
 

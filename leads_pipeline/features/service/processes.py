@@ -12,7 +12,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPConnection, HTTPException
@@ -145,14 +145,15 @@ def whole_paths(settings: Settings) -> dict[str, str]:
 def runtime_folder(home: Path) -> Iterator[Path]:
     """Make a private folder for the code location's socket, as long as the block runs.
 
-    `serve` holds the folder's lock. The folder lies in systemd's RuntimeDirectory or in Dagster's
-    home, because programs that clean up temporary folders delete sockets. A folder is passed over
-    if its path is too long for a socket, which has 107 characters at most, or if its file system
-    takes none. Raises SettingsError if no folder is left.
+    It lies in systemd's RuntimeDirectory, else in Dagster's home, because programs that clean up
+    temporary folders delete sockets. The temporary folder is the last resort. A folder is passed
+    over if its path is too long for a socket, which has 107 characters at most, or if it can't be
+    written or takes no socket. `serve` holds the lock of `home`. Raises SettingsError if no folder
+    is left.
     """
     of_systemd = os.environ.get("RUNTIME_DIRECTORY", "").partition(":")[0]
-    places = [Path(of_systemd)] if of_systemd else []
-    places += [home, Path(gettempdir())]
+    candidates = [of_systemd, str(home), gettempdir()]
+    places = [place for place in candidates if os.access(place, os.W_OK)]
     for left in home.glob(f"{_RUNTIME}*"):  # of a killed process
         shutil.rmtree(left, ignore_errors=True)
 
@@ -162,7 +163,7 @@ def runtime_folder(home: Path) -> Iterator[Path]:
                 yield Path(folder)
                 return
     raise SettingsError(
-        f"The code location's socket finds no place. None of {', '.join(map(str, places))} takes a "
+        f"The code location's socket finds no place. None of {', '.join(places)} takes a "
         "socket, whose path has 107 characters at most. Set TMPDIR to a folder with a short path, "
         "such as /tmp."
     )
@@ -277,19 +278,25 @@ class _Service:
         return now - self._reached_at > _UNREACHABLE_SECONDS
 
     def end(self) -> None:
-        """End all processes and their runs."""
+        """End all processes and their runs: the code location last, because it has the runs."""
         self._is_ending.set()
-        code = [self._processes.pop(_CODE)] if _CODE in self._processes else []
+        code = [process for name, process in self._processes.items() if name == _CODE]
+        others = [process for name, process in self._processes.items() if name != _CODE]
+        _end_all(others)
+        _end_all(code)
 
-        for ending in ([*self._processes.values()], code):
-            for process in ending:
-                _signal(process, signal.SIGTERM)
-            deadline = time.monotonic() + _END_SECONDS
-            while any(map(_is_left, ending)) and time.monotonic() < deadline:
-                time.sleep(_TICK_SECONDS)
-            for process in ending:
-                _signal(process, signal.SIGKILL)
-                process.wait()
+
+def _end_all(processes: Sequence["subprocess.Popen[str]"]) -> None:
+    for process in processes:
+        _signal(process, signal.SIGTERM)
+
+    deadline = time.monotonic() + _END_SECONDS
+    while any(map(_is_left, processes)) and time.monotonic() < deadline:
+        time.sleep(_TICK_SECONDS)
+
+    for process in processes:
+        _signal(process, signal.SIGKILL)
+        process.wait()
 
 
 def _end_with_parent() -> None:

@@ -101,6 +101,21 @@ def test_an_erasure_that_fails_is_told_again_and_the_receipt_waits(agency: Agenc
     assert "confirmed on" in receipt(agency)
 
 
+def test_a_night_finishes_an_interrupted_request_and_writes_its_receipt(agency: Agency) -> None:
+    here = Destinations(agency, webhook("crm"))
+    agency.land(lead(1), lead(2))
+    here.deliver()
+    agency.house.erase(email="j1@example.org")  # by a command that was killed then
+
+    night(agency)
+
+    assert "Nothing that had to be erased is left." in receipt(agency)
+    assert "crm.example): leads of the person were delivered there" in receipt(agency)
+    with reading_ledger(agency.house.folder, "crm") as ledger:
+        assert ledger
+        assert known_leads(ledger) == [("applicant", "lead-2")]
+
+
 def test_a_lead_that_nobody_had_is_told_to_nobody(agency: Agency) -> None:
     here = Destinations(agency, webhook("crm"))
     here.deliver()
@@ -113,6 +128,20 @@ def test_a_lead_that_nobody_had_is_told_to_nobody(agency: Agency) -> None:
     here.deliver(is_all=True)
 
     assert len(here.crms["crm"].attempts) == 1
+
+
+def test_the_ledger_forgets_an_erased_lead_that_was_never_delivered(agency: Agency) -> None:
+    here = Destinations(agency, webhook("crm"))
+    here.deliver()
+    here.crms["crm"].answer = lambda _: httpx.Response(400)
+    agency.land(lead(1))
+    here.deliver()
+
+    erase(agency, email="j1@example.org")
+
+    with reading_ledger(agency.house.folder, "crm") as ledger:
+        assert ledger
+        assert known_leads(ledger) == []
 
 
 def test_an_api_whose_file_does_not_say_how_is_told_by_a_person(agency: Agency) -> None:

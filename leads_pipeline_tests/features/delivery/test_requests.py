@@ -174,7 +174,7 @@ def test_headers_are_sent_and_a_secret_one_comes_from_a_variable(here: Destinati
 @pytest.mark.parametrize(
     ("table", "told"),
     [
-        (CREATED.replace("message", "mesage"), "asks for data.mesage, which no lead has. Did you"),
+        (CREATED.replace("message", "mesage"), "asks for data.mesage, .* Did you mean data.mess"),
         (CREATED.replace("api.example", "{{ data.scope }}.example"), "without a fixed host"),
         ("[destination.headers]\nX-Key = '1'\n" + CREATED, "has its `X-Key` in the file itself"),
     ],

@@ -190,16 +190,17 @@ def test_a_value_in_another_form_shows_on_all_days_while_three_people_have_sent_
     def send(person: str, day: date = DAY) -> None:
         lead = {"id": person, "contact": {"email": person}, "leadSource": "NEW_SITE"}
         fresh.push("applicant", {**lead, "createdAt": f"{day}T10:00Z"})
-        fresh.publish()
 
     def sources() -> list[Row]:
         return fresh.query("select lead_day, source from mart_leads_daily order by all")
 
     send("ann@example.org")
     send("bob@example.org")
+    fresh.publish()
     assert sources() == [(DAY, "…")]
 
     send("cy@example.org", NEXT_DAY)
+    fresh.publish()
     assert sources() == [(DAY, "new site"), (NEXT_DAY, "new site")]
 
     fresh.erase(email="cy@example.org")

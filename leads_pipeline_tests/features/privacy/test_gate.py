@@ -125,7 +125,7 @@ def anonymous(house: House) -> House:
     """The day of `others` has become anonymous."""
     house.land("applicant", [OTHERS])
     house.later(days=50)
-    house.retain(35)
+    house.cut(35)
     return house
 
 

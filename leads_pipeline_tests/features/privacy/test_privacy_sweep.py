@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from leads_pipeline.errors import StorageError
 from leads_pipeline.features.privacy.carrying_out import carry_out
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.nightly import work_of_night as work_of_privacy
 from leads_pipeline.features.privacy.settings import PrivacySettings
+from leads_pipeline.features.privacy.sweeping import sweep
 from leads_pipeline.orchestration.night import Night, work_of_night
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.settings import Settings
@@ -58,7 +60,14 @@ def test_a_night_leaves_to_the_publication_what_was_asked_for_and_is_quiet_then(
     assert night(full).counts == {"requests_not_shown_done": 0, "windows_rewritten": 0}
 
 
-@pytest.mark.parametrize("way", ["file", "day", "clock that was ahead"])
+@pytest.mark.parametrize(
+    "way",
+    [
+        "file",
+        pytest.param("day", marks=pytest.mark.slow),
+        pytest.param("clock that was ahead", marks=pytest.mark.slow),
+    ],
+)
 def test_raw_files_that_were_put_back_are_noticed(full: House, tmp_path: Path, way: str) -> None:
     """A file with its old time, or the folder of a day."""
     shutil.copytree(full.folder / "raw", tmp_path / "backup")
@@ -80,6 +89,7 @@ def test_raw_files_that_were_put_back_are_noticed(full: House, tmp_path: Path, w
     assert left_by_list(full.data) == []
 
 
+@pytest.mark.slow
 def test_an_object_that_was_put_back_into_a_bucket_is_noticed_once_it_was_read(
     house: House, tmp_path: Path
 ) -> None:
@@ -100,6 +110,33 @@ def test_an_object_that_was_put_back_into_a_bucket_is_noticed_once_it_was_read(
     assert left_by_list(house.data) == []
 
 
+class FullOnce(FolderStore):
+    """A bucket that has no room for one file of branch 102."""
+
+    room = True
+
+    def create(self, key: str, content: bytes) -> None:
+        if "branch-102" in key and not self.room:
+            self.room = True
+            raise StorageError("No room.")
+        super().create(key, content)
+
+
+def test_a_window_that_a_later_pass_could_rewrite_has_not_failed(
+    house: House, tmp_path: Path
+) -> None:
+    bucket = FullOnce(tmp_path / "bucket")
+    house.bucket = bucket
+    house.land("applicant", [JANE])
+    house.land("applicant", [JANE], scope="branch-102")
+    listed(list_of(house.data))
+
+    bucket.room = False
+    swept = sweep(house.data)
+
+    assert (swept.windows, swept.failed) == (2, {})
+
+
 def test_what_a_killed_writer_left_is_gone_after_a_night_and_after_an_erasure(full: House) -> None:
     folders = "raw/applicant_leads/day=2026-11-19", "restricted", "quarantine/answers"
     left = [full.folder / folder / ".0123456789abcdef.tmp" for folder in folders]
@@ -111,6 +148,7 @@ def test_what_a_killed_writer_left_is_gone_after_a_night_and_after_an_erasure(fu
         assert [path for path in left if path.exists()] == []
 
 
+@pytest.mark.slow
 def test_a_lead_that_another_machine_lands_with_an_older_list_is_not_marketed(
     house: House, tmp_path: Path
 ) -> None:

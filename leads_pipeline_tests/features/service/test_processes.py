@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from leads_pipeline.features.service.processes import whole_paths
+from leads_pipeline.features.service.processes import runtime_folder, whole_paths
 from leads_pipeline.settings import Settings
 
 
@@ -25,3 +25,12 @@ def test_a_process_that_works_elsewhere_gets_whole_paths(
     assert found == {name: str(path) for name, path in expected.items()}
     of_a_store = Settings.from_variables({"LEADS_DATA_DIR": "s3://leads", "LEADS_WORK_DIR": "copy"})
     assert whole_paths(of_a_store) == {"LEADS_WORK_DIR": str(tmp_path / "copy")}
+
+
+def test_a_folder_of_systemd_that_is_not_there_is_passed_over(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path / "gone"))
+
+    with runtime_folder(tmp_path) as folder:
+        assert folder.is_dir()

@@ -101,7 +101,7 @@ class Entry(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
     any_name: bool = False
 
 
-def _with(entry: Entry, learned: Sequence[Entry]) -> Entry:
+def _with_learned(entry: Entry, learned: Sequence[Entry]) -> Entry:
     """The entry with the leads and contacts that it has learned."""
     if not learned:
         return entry
@@ -198,7 +198,7 @@ class Suppressed:
         active = list[Entry]()
         for entry in self.entries:
             if entry.action in _HOLDING and entry.number not in ended:
-                active.append(_with(entry, learned.get(entry.number, [])))
+                active.append(_with_learned(entry, learned.get(entry.number, [])))
         return tuple(active)
 
     def _lacking(self) -> frozenset[str]:

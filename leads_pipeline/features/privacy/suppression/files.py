@@ -232,12 +232,14 @@ class SuppressionList:
     # --- the same in a bucket, and from earlier versions ------------------------------------------
 
     def _exchange(self) -> None:
+        """Have both be the longer list. Raises StorageError if neither begins with the other."""
         if self._store is None:
             return
         self._exchange_key(self._store)
         ours = self._lines(self._here, VERSIONS)
         theirs = self._lines(self._store, f"{_STORED}{VERSIONS}")
-        if ours[: len(theirs)] != theirs[: len(ours)]:
+        shared = min(len(ours), len(theirs))
+        if ours[:shared] != theirs[:shared]:
             raise self._broken(f"it is another than the one in {self._store.address}")
         if len(ours) != len(theirs):
             self._create(max(ours, theirs, key=len))

@@ -206,7 +206,11 @@ class Gate:
         return [*rows, *corrections]
 
     def _corrections_near(self, window: Place, lacking: Set[str]) -> list[Row]:
-        """Return the corrections of these leads in other windows of their kind."""
+        """Return the corrections of these leads, of the nearest days that have some.
+
+        Midnight's lead is in the windows of two days, and each may have corrections. So the days
+        before and after are always read.
+        """
 
         def distance(place: Place) -> int:
             return abs(place.day - window.day).days
