@@ -123,14 +123,15 @@ class DataFolder:
         return self.folder / CACHE if self.bucket else self.folder
 
     @property
-    def is_behind(self) -> bool:
+    def is_behind_list(self) -> bool:
         """Whether the suppression list has entries that the folder wasn't swept for."""
         return self.state.swept_to() != self.gate.newest_entry
 
-    def shown_by(self, newest_entry: int) -> str:
+    def forgets_if(self, newest_entry: int) -> str:
         """Return what decides who is shown: the list's entry and the last rewriting of raw files.
 
-        leads.duckdb remembers it. Another one means that somebody may have to go.
+        leads.duckdb remembers it. If it differs, somebody may have to go, so the file is built anew
+        and those from before are forgotten.
         """
         return f"{newest_entry} {self.state.last_rewriting()}"
 

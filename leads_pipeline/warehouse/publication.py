@@ -96,20 +96,20 @@ def publish(
 class _MadeFrom:
     """What a publication is made from, as its steps say.
 
-    The first two are hashes of the texts of all steps in their order. `shown_by` is kept as it is:
-    an export compares it, too.
+    The first two are hashes of the texts of all steps in their order. `forgets_if` is kept as it
+    is: an export compares it, too.
     """
 
     updates_if: str
     rebuilds_if: str
-    shown_by: str
+    forgets_if: str
 
     @classmethod
     def of(cls, steps: Sequence[Step]) -> Self:
         updates_if = [step.updates_if() for step in steps]
         rebuilds_if = [step.rebuilds_if() for step in steps]
-        shown_by = [step.shown_by() for step in steps]
-        return cls(_hash_of(updates_if), _hash_of([*rebuilds_if, _SCHEMA]), "".join(shown_by))
+        forgets_if = [step.forgets_if() for step in steps]
+        return cls(_hash_of(updates_if), _hash_of([*rebuilds_if, _SCHEMA]), "".join(forgets_if))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +139,7 @@ class _Publisher:
             self.editions.remove_older(count_to_keep=0)  # a killed publication may have left some
 
         made_from = _MadeFrom.of(self.steps)
-        if file is None or former is None or former.made_from.shown_by != made_from.shown_by:
+        if file is None or former is None or former.made_from.forgets_if != made_from.forgets_if:
             return self._build_anew(file, made_from, forgets=True)
         if former.made_from.rebuilds_if != made_from.rebuilds_if:
             return self._build_anew(file, made_from)
@@ -232,7 +232,7 @@ class _Publisher:
 
     def _base_of_a_step(self, file: Path | None, made_from: _MadeFrom) -> Base | None:
         for step in self.steps:
-            if base := step.base(file, made_from.shown_by):
+            if base := step.base(file, made_from.forgets_if):
                 return base
         return None
 
@@ -271,7 +271,7 @@ _TABLES: Final = {
     ),
 }
 _SCHEMA: Final = repr(_TABLES)
-_FACTS: Final = {"updates_if", "rebuilds_if", "shown_by", "stands_alone"}
+_FACTS: Final = {"updates_if", "rebuilds_if", "forgets_if", "stands_alone"}
 
 
 def _prepare(draft: Draft) -> None:

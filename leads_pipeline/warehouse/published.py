@@ -89,10 +89,8 @@ def check_follows_list(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
 
     No erasure reaches a copy, so none is made of it.
     """
-    [(shown_by,)] = db.execute(
-        "select value from pipeline.facts where name = 'shown_by'"
-    ).fetchall()
-    if data.is_behind or shown_by != data.shown_by(data.gate.newest_entry):
+    remembered = db.execute("select value from pipeline.facts where name = 'forgets_if'").fetchall()
+    if data.is_behind_list or remembered != [(data.forgets_if(data.gate.newest_entry),)]:
         raise StorageError(
             f"{WAREHOUSE_FILE} is from before the last entry of the suppression list, so it may "
             "hold people who are to be erased. Run `leads-pipeline privacy apply`, then run this "
@@ -193,13 +191,13 @@ class LeadsFile:
         with telling_errors(self._data.folder), open_published(self._data.folder) as db:
             yield db
 
-    def shown_by(self) -> str | None:
+    def forgets_if(self) -> str | None:
         """Return what decided who is shown.
 
         None if the file is missing, damaged or of another release.
         """
         with suppress(LeadsPipelineError):
-            _, rows = self.query("select value from pipeline.facts where name = 'shown_by'")
+            _, rows = self.query("select value from pipeline.facts where name = 'forgets_if'")
             return str(rows[0][0]) if rows else None
         return None
 

@@ -25,9 +25,9 @@ class ShowEverybody(Step):
     def __init__(self, data: DataFolder) -> None:
         self._data = data
 
-    def shown_by(self) -> str:
+    def forgets_if(self) -> str:
         """Return the last rewriting of raw files. Raises StorageError if there is a list."""
-        return self._data.shown_by(self._data.gate.newest_entry)
+        return self._data.forgets_if(self._data.gate.newest_entry)
 
 
 class NoteObjections(Step):

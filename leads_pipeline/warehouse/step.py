@@ -112,17 +112,18 @@ class Step:
         """Return a text. If any step's differs from the published file's, all fill a new one."""
         return ""
 
-    def shown_by(self) -> str:
-        """Return what decides who is shown.
+    def forgets_if(self) -> str:
+        """Return what decides who is shown, as a text.
 
-        If it differs, a new file is built, and the one before is forgotten.
+        If any step's differs from the published file's, all fill a new one, and no file from before
+        it stays.
         """
         return ""
 
-    def base(self, published: Path | None, shown_by: str) -> Base | None:  # noqa: ARG002 - as its signature
+    def base(self, published: Path | None, forgets_if: str) -> Base | None:  # noqa: ARG002 - as its signature
         """Return a file to go on from in place of a copy of the published one, if there is any.
 
-        `shown_by` is the text of all steps together.
+        `forgets_if` is the text of all steps together.
         """
         return None
 

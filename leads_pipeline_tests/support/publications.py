@@ -81,7 +81,7 @@ class Refuse(Step):
     ids: set[str]
     rewriting: str
 
-    def shown_by(self) -> str:
+    def forgets_if(self) -> str:
         return f"{len(self.ids)} {self.rewriting}"
 
     def admit_former(self, db: duckdb.DuckDBPyConnection, kind: LeadKind) -> None:

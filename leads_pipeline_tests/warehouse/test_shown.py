@@ -23,14 +23,14 @@ def test_nothing_is_published_if_there_is_a_list(data: DataFolder) -> None:
     guard.write_text("1 mark")
 
     with pytest.raises(StorageError, match=r"There is a suppression list .* Nothing is landed"):
-        ShowEverybody(data).shown_by()
+        ShowEverybody(data).forgets_if()
 
 
 def test_a_new_file_is_built_when_raw_files_were_rewritten(data: DataFolder) -> None:
     step = ShowEverybody(data)
-    before = step.shown_by()
-    assert step.shown_by() == before
+    before = step.forgets_if()
+    assert step.forgets_if() == before
 
     data.state.note_rewriting()
 
-    assert step.shown_by() != before
+    assert step.forgets_if() != before

@@ -44,7 +44,7 @@ def export(table: str, folder: Path, format_: str, is_raw: bool) -> None:
     if is_raw and format_ != "csv":
         raise QuestionError("--raw is for csv. Leave it out, or say --format csv.")
     settings, data = open_existing_folder()
-    if data.is_behind and (trouble := publish()):
+    if data.is_behind_list and (trouble := publish()):
         raise StorageError(trouble)
     with err.status("Writing"):
         written = write_export(data, table, folder, format_, settings.zone.key, is_raw=is_raw)

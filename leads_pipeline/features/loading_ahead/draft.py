@@ -47,14 +47,14 @@ class Origin(NamedTuple):
 
     edition: str
     made_by: str
-    shown_by: str
+    forgets_if: str
 
     @classmethod
-    def of(cls, edition: Path | None, zone: ZoneInfo, state: State, shown_by: str) -> Self:
+    def of(cls, edition: Path | None, zone: ZoneInfo, state: State, forgets_if: str) -> Self:
         """Return what a draft would be begun from now."""
         made = made_by(zone, state.person_key())
         return cls(
-            edition.name if edition else "", hashlib.sha256(made.encode()).hexdigest(), shown_by
+            edition.name if edition else "", hashlib.sha256(made.encode()).hexdigest(), forgets_if
         )
 
 

@@ -152,7 +152,7 @@ class _Follower:
 
         It isn't if a publication is about to change the file.
         """
-        if self.data.is_behind or self.data.state.is_publishing():
+        if self.data.is_behind_list or self.data.state.is_publishing():
             return _NOTHING
 
         edition = self.edition
@@ -192,8 +192,8 @@ class _Follower:
         return Round(windows if leads >= self.leads_min else {}, pause_seconds)
 
     def _origin(self) -> Origin:
-        shown_by = self.data.shown_by(self.data.gate.newest_entry)
-        return Origin.of(self.edition, self.zone, self.data.state, shown_by)
+        forgets_if = self.data.forgets_if(self.data.gate.newest_entry)
+        return Origin.of(self.edition, self.zone, self.data.state, forgets_if)
 
     def _begin(self) -> Origin:
         """Begin a draft, or go on with that of another helper. Return what it was begun from."""
@@ -219,9 +219,8 @@ class _Follower:
         with connection(self.data.folder, self.draft.file) as db:
             db.execute("create schema if not exists pipeline")  # the published file has it
             db.execute(f"create schema {AHEAD}")
-            db.execute(
-                f"create table {AHEAD}.origin (edition varchar, made_by varchar, shown_by varchar)"
-            )
+            columns = "edition varchar, made_by varchar, forgets_if varchar"
+            db.execute(f"create table {AHEAD}.origin ({columns})")
             insert(db, f"{AHEAD}.origin", [origin])
 
         return origin

@@ -40,13 +40,13 @@ class AdoptDraft(Step):
         self._zone = zone
         self._draft = DraftFolder(data.folder)
 
-    def base(self, published: Path | None, shown_by: str) -> Base | None:
+    def base(self, published: Path | None, forgets_if: str) -> Base | None:
         """Take the draft, and return it to go on from.
 
         None if it was begun from something else, can't be read, or a helper still runs. Then it is
         deleted.
         """
-        origin = Origin.of(published, self._zone, self._data.state, shown_by)
+        origin = Origin.of(published, self._zone, self._data.state, forgets_if)
         # Taken before it is read: one that kills its reader is gone then.
         taken = self._draft.take()
         windows = None

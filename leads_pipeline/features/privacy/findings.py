@@ -26,7 +26,7 @@ def sweep(facts: Facts) -> Iterator[Finding]:
     Do: `leads-pipeline privacy apply`. The next publication does the same.
     Over: when the folder follows the list.
     """
-    if facts.data.is_behind:
+    if facts.data.is_behind_list:
         yield Finding(
             Level.ERROR,
             "The data folder is behind the suppression list: leads of people on the list may still "

@@ -17,7 +17,10 @@ from leads_pipeline.features.privacy.receipt import note_confirmations
 from leads_pipeline.features.privacy.requests import open_entries
 from leads_pipeline.features.privacy.retain import cut_days, due_before
 from leads_pipeline.features.privacy.settings import PrivacySettings
-from leads_pipeline.features.privacy.sweeping import log_forgotten_deliveries, sweep_what_appeared
+from leads_pipeline.features.privacy.sweeping import (
+    forget_left_deliveries_and_log,
+    sweep_what_appeared,
+)
 from leads_pipeline.orchestration.night import Night
 from leads_pipeline.portal.http import server_time
 from leads_pipeline.raw.data_folder import DataFolder
@@ -56,12 +59,12 @@ def work_of_night(
 
 def _apply_list(data: DataFolder, now: datetime, night: Night) -> None:
     night.counts["requests_not_shown_done"] = len(open_entries(list_of(data).read()))
-    log_forgotten_deliveries(data)
+    forget_left_deliveries_and_log(data)
     for line in note_confirmations(data):  # another machine may have the receipt
         logger.info("%s", line)
 
     # A folder that is behind is swept by the publication that follows.
-    if data.is_behind or not list_of(data).read():
+    if data.is_behind_list or not list_of(data).read():
         return
 
     swept = sweep_what_appeared(data)
@@ -71,7 +74,7 @@ def _apply_list(data: DataFolder, now: datetime, night: Night) -> None:
     ]
 
     # Requests of commands that were interrupted, and published since.
-    if open_entries(list_of(data).read()) and not data.is_behind:
+    if open_entries(list_of(data).read()) and not data.is_behind_list:
         carry_out(data, lambda: None, now)
 
 

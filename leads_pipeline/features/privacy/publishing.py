@@ -14,8 +14,8 @@ from leads_pipeline.features.privacy.retain import anonymise_former
 from leads_pipeline.features.privacy.search import learn_lost
 from leads_pipeline.features.privacy.sweeping import (
     Swept,
+    forget_left_deliveries_and_log,
     learn_lost_again,
-    log_forgotten_deliveries,
     sweep,
 )
 from leads_pipeline.raw.data_folder import DataFolder
@@ -44,27 +44,27 @@ class FollowList(Step):
 
         Other publications may go on meanwhile.
         """
-        if self._data.is_behind:
+        if self._data.is_behind_list:
             self._swept = sweep(self._data)
             self._has_swept = True
 
-    def shown_by(self) -> str:
+    def forgets_if(self) -> str:
         """Return the newest entry that raw follows, and the last rewriting of raw files.
 
         Another process may have swept further while this one waited for its turn.
         """
         self._swept.newest_entry = max(self._swept.newest_entry, self._data.state.swept_to())
-        shown_by = self._data.shown_by(self._swept.newest_entry)
+        forgets_if = self._data.forgets_if(self._swept.newest_entry)
         if not self._has_swept:
-            self._learn_from_other_file(shown_by)
-        return shown_by
+            self._learn_from_other_file(forgets_if)
+        return forgets_if
 
-    def _learn_from_other_file(self, shown_by: str) -> None:
+    def _learn_from_other_file(self, forgets_if: str) -> None:
         """Learn the ids of leads that raw has lost, if somebody may have put an older file back.
 
         A sweep has done it already.
         """
-        if shown_by != LeadsFile(self._data).shown_by():
+        if forgets_if != LeadsFile(self._data).forgets_if():
             learn_lost(self._data)
 
     def after(self, publication: Publication) -> None:
@@ -72,7 +72,7 @@ class FollowList(Step):
         learn_lost_again(self._data, self._swept)
         publication.problems |= self._swept.failed
         if self._has_swept:
-            log_forgotten_deliveries(self._data)
+            forget_left_deliveries_and_log(self._data)
         if not publication.problems:
             self._data.state.note_swept(max(self._swept.newest_entry, self._data.state.swept_to()))
 

@@ -30,7 +30,7 @@ def report(is_mailed: bool) -> None:
     from leads_pipeline.features.report.page import write_report
 
     settings, data = open_existing_folder()
-    if data.is_behind and (trouble := publish()):
+    if data.is_behind_list and (trouble := publish()):
         raise StorageError(trouble)
     with LeadsFile(data).reading() as db:
         path = write_report(db, data.folder)

@@ -455,7 +455,7 @@ def test_of_two_suppression_lists_the_longer_one_stays(
         back = with_list(tmp_path / f"with {list_}", tmp_path / list_)
         restored(target / source, back)
         assert back.gate.newest_entry == 2
-        assert back.is_behind
+        assert back.is_behind_list
 
 
 def test_a_suppression_list_that_is_no_other_version_of_the_backups_is_refused(

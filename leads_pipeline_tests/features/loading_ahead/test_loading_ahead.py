@@ -152,7 +152,7 @@ def test_a_draft_that_was_begun_from_something_else_is_deleted(
     change(house)
 
     published = Editions(house.folder).current()
-    assert AdoptDraft(house.data, house.zone).base(published, house.data.shown_by(0)) is None
+    assert AdoptDraft(house.data, house.zone).base(published, house.data.forgets_if(0)) is None
     assert not draft_of(house).exists()
 
 
@@ -170,7 +170,7 @@ def test_a_draft_that_lacks_a_lead_that_was_received_is_never_published(house: H
 
 def test_a_draft_that_is_begun_during_a_publication_is_gone_after_it(house: House) -> None:
     step = AdoptDraft(house.data, house.zone)
-    assert step.base(None, house.data.shown_by(0)) is None
+    assert step.base(None, house.data.forgets_if(0)) is None
     house.load_ahead(partial(land, house, "a"))
 
     step.after(ANY)

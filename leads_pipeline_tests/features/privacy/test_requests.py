@@ -797,7 +797,7 @@ def test_the_first_run_of_a_restored_backup_knows_whom_it_has_in_leads_duckdb_al
 
     assert ids(restored) == {"olga", "mary"}
     assert marketed(restored) == {"mary"}
-    assert not restored.data.is_behind
+    assert not restored.data.is_behind_list
 
 
 @pytest.mark.slow

@@ -340,11 +340,11 @@ def test_an_erasure_is_not_done_while_the_tables_beside_the_file_hold_the_person
 
     with pytest.raises(AssertionError):  # the house takes no trouble
         full.publish()
-    assert full.data.is_behind
+    assert full.data.is_behind_list
 
     in_the_way.unlink()
     full.publish()
-    assert not full.data.is_behind
+    assert not full.data.is_behind_list
     assert EMAIL not in everything_in(full.folder)
 
 
