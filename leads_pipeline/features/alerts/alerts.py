@@ -27,6 +27,8 @@ from leads_pipeline.raw.durable import replace_file
 # then pulls first.
 PATIENCE: Final = timedelta(hours=1)
 REPEATED_AFTER: Final = timedelta(days=1)
+# A message that doesn't get through may arrive all the same, so it isn't sent at each look.
+_LONGEST_PAUSE: Final = timedelta(hours=1)
 BEAT_EVERY: Final = timedelta(hours=1)
 
 # Errors of these finders mean that leads are late. The heartbeat says so.
@@ -45,6 +47,10 @@ class ChannelMemory(BaseModel):
     unsure: set[str] = set()
     told_at: datetime | None = None
 
+    def is_day_over(self, now: datetime) -> bool:
+        """Whether the last message is a day old."""
+        return self.told_at is not None and has_passed(REPEATED_AFTER, self.told_at, now)
+
     def forget_all_but(self, findings: Sequence[Finding]) -> None:
         """Forget warnings that ended without a message. They are news if they come back."""
         keys = {one.key for one in findings}
@@ -52,10 +58,16 @@ class ChannelMemory(BaseModel):
 
 
 class Failure(BaseModel):
-    """Since when messages don't get through, and what was wrong the last time."""
+    """Since when messages don't get through, when one was tried last, and what was wrong then."""
 
     since: datetime
     message: str
+    tried_at: datetime | None = None
+
+    def is_pause_over(self, now: datetime) -> bool:
+        """Whether to try again. The pauses grow with the time that it lasts."""
+        tried_at = self.tried_at or self.since
+        return has_passed(min(tried_at - self.since, _LONGEST_PAUSE), tried_at, now)
 
 
 class AlertMemory(BaseModel):
@@ -104,7 +116,8 @@ class AlertMemory(BaseModel):
             self.failures.pop(channel, None)
         else:
             before = self.failures.get(channel)
-            self.failures[channel] = Failure(since=before.since if before else now, message=trouble)
+            since = before.since if before else now
+            self.failures[channel] = Failure(since=since, message=trouble, tried_at=now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,10 +213,12 @@ class Alerts:
             of_channel = memory.channels.setdefault(channel.name, ChannelMemory())
             open_ = look.open_on(channel.name, of_channel)
             digest = due(of_channel, open_, now)
-            if digest is None:
+            failure = memory.failures.get(channel.name)
+            if digest is not None:
+                if failure is None or failure.is_pause_over(now):
+                    results[channel.name] = self._send(channel, digest, memory)
+            elif of_channel.is_day_over(now):  # one that comes and goes makes a message a day
                 of_channel.forget_all_but(open_)
-            else:
-                results[channel.name] = self._send(channel, digest, memory)
 
         if self._heartbeat and (
             memory.beat_at is None or has_passed(BEAT_EVERY, memory.beat_at, now)
@@ -258,10 +273,7 @@ def due(of_channel: ChannelMemory, open_: Sequence[Finding], now: datetime) -> D
 
     is_end_told = any(one.level is Level.ERROR or one.key in of_channel.unsure for one in over)
     has_error = any(one.level is Level.ERROR for one in open_)
-    is_day_over = of_channel.told_at is not None and has_passed(
-        REPEATED_AFTER, of_channel.told_at, now
-    )
-    if new or is_end_told or (has_error and is_day_over):
+    if new or is_end_told or (has_error and of_channel.is_day_over(now)):
         return Digest(now, new, over, still_open)
     return None
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from leads_pipeline.errors import UnreachableError
+from leads_pipeline.errors import UnansweredError, UnreachableError
 from leads_pipeline.features.alerts import channels
 from leads_pipeline.features.alerts.alerts import AlertMemory, Alerts
 from leads_pipeline.features.alerts.channels import Heartbeat
@@ -44,9 +44,11 @@ class Channel(channels.Channel):
         self.trouble: str | None = None
 
     def send(self, digest: Digest) -> str | None:
-        if isinstance(self.error, Exception):
-            raise self.error
-        self.messages.append(digest)
+        has_arrived = not isinstance(self.error, Exception) or isinstance(
+            self.error, UnansweredError
+        )
+        if has_arrived:
+            self.messages.append(digest)
         if self.error:
             raise self.error
         return self.trouble
@@ -151,6 +153,14 @@ def test_a_new_warning_is_told_and_neither_its_end_nor_a_day_makes_a_message(
     assert service.look(33, DISK) == ["new: disk; over: drift/newField"]
 
 
+def test_a_warning_that_comes_and_goes_makes_one_message_a_day(service: Service) -> None:
+    assert service.look(0, DRIFT) == ["new: drift/newField"]
+
+    for hour in range(1, 24, 2):
+        assert service.look(hour) == []
+        assert service.look(hour + 1, DRIFT) == []
+
+
 def test_while_a_finder_fails_what_it_found_is_neither_over_nor_told_again(
     service: Service,
 ) -> None:
@@ -184,6 +194,21 @@ def test_a_channel_that_does_not_work_keeps_no_other_waiting_and_is_told_when_it
     assert service.look(3, DISK) == ["new: disk"]
     assert AlertMemory.read(tmp_path).failures == {}
     assert [shown(one) for one in slack.messages] == ["new: disk"]
+
+
+def test_a_message_that_may_have_arrived_is_sent_again_less_and_less_often(
+    service: Service, channel: Channel
+) -> None:
+    """The server takes it, and its answer is lost."""
+    channel.error = UnansweredError("No answer.")
+
+    for minutes in range(0, 24 * 60, 5):
+        service.look(minutes / 60, DISK)
+
+    assert len(channel.messages) < 30
+
+    channel.error = None
+    assert service.look(25, DISK) == ["new: disk"]
 
 
 def test_an_odd_error_of_a_channel_is_noted_without_its_words(
@@ -253,6 +278,9 @@ def test_over_any_history_with_restarts_an_error_begins_once_and_ends_once(
         channel.messages.clear()
         service.start()
         service.look(hours, *seen, failed=[failing])
+        if not is_down:  # a message that didn't get through is sent again within an hour
+            hours += 1
+            service.look(hours, *seen, failed=[failing])
 
         for message in channel.messages:
             new = {one.key for one in message.new}
