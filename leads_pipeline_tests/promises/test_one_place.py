@@ -188,7 +188,7 @@ def test_a_setting_is_one_field(change: Change, run: Run) -> None:
     assert "LEADS_ALERT_PAGER: set  (environment)" in printed
     assert "Address of your pager" in printed
     assert "t0ken" not in printed
-    asked = "from leads_pipeline.cli.settings import unknown; print(unknown(['LEADS_ALERT_PAGE']))"
+    asked = "from leads_pipeline.cli.settings import hints_about_unknown as hints; print(hints(['LEADS_ALERT_PAGE']))"
     hints = run(asked)
     assert "did you mean LEADS_ALERT_PAGER?" in hints
 

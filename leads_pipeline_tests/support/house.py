@@ -202,6 +202,7 @@ class House:
         return Settings.from_variables(
             {
                 "LEADS_DATA_DIR": str(self.folder),
+                "DAGSTER_HOME": "/no-dagster",  # it takes no % in a path
                 "LEADS_TABLES": self.tables_as,
                 "LEADS_MARTS_DIR": str(self.marts or ""),
                 "LEADS_BANK_HOLIDAYS_FILE": str(self.bank_holidays or ""),

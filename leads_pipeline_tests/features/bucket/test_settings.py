@@ -22,7 +22,7 @@ def test_a_store_in_the_data_folders_place_leaves_a_folder_to_work_in() -> None:
 
 @pytest.mark.parametrize(
     "value",
-    ["s3://", "s3://A", "gs://leads", "file://host/x", "file:////", "s3//leads/x"],
+    ["s3://", "s3://A", "gs://leads", "file://host/x", "file:" + 4 * "/", "s3//leads/x"],
 )
 def test_what_is_no_store_is_refused(value: str) -> None:
     with pytest.raises(
