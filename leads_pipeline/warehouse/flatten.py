@@ -43,16 +43,13 @@ def flatten(
 
     The caller begins and ends the transaction, and has made the tables and the macro `person_of`.
     The temporary table `touched` gets each such lead's kind and id, with the day that it had and
-    the one that it has; `received_ids` gets kind and id of every lead. `emptied` gets those whose
-    newest version lacks a part of the contact that an earlier one has, with the window day.
+    the one that it has; `received_ids` gets kind and id of every lead. `pipeline.emptied_contacts`
+    has those whose newest version lacks a part of the contact that an earlier one has.
     """
     db.execute(
         "create temp table if not exists touched (kind varchar, lead_id varchar, lead_day date)"
     )
     db.execute("create temp table if not exists received_ids (kind varchar, lead_id varchar)")
-    db.execute(
-        "create temp table if not exists emptied (kind varchar, lead_id varchar, window_day date)"
-    )
     # DuckDB finds `received` by its name. A table that is registered stays in memory until the
     # transaction ends.
     for kind, received in _ahead(_parts(windows)):  # noqa: B007
@@ -108,8 +105,8 @@ def _statements(kind: LeadKind, zone: ZoneInfo, publication: int) -> Iterator[st
     They find the versions that are `newer`, note them, delete what they replace and insert them.
     """
     leads = quoted(kind.table)
-    # Before the insert: with the days that they had. After it: with those that they have.
-    newer_leads = f"select lead_id, lead_day from {leads} semi join newer using (lead_id)"
+    name = literal(kind.name)
+    newer_leads = f"from {leads} semi join newer using (lead_id)"
     # Of equal versions (>=) the loaded one stays, unless the received one has corrections: false is
     # less than true.
     yield f"""
@@ -127,32 +124,14 @@ anti join {leads} as loaded
     and (loaded.sequence, loaded.window_day, loaded.scope, not received.is_corrected)
         >= (received.number, received.day, received.scope, true)
 """
-    yield f"insert into received_ids select distinct {literal(kind.name)}, lead_id from received"
-    # A part before this one may have noted a version that isn't the newest any more.
+    yield f"insert into received_ids select distinct {name}, lead_id from received"
     yield f"""
-delete from emptied
-where kind = {literal(kind.name)} and lead_id in (select lead_id from newer)
+create or replace temp table replaced as
+select lead_id, lead_day, {_CONTACT_OF_ROW} {newer_leads}
 """
-    yield f"""
-insert into emptied
-select {literal(kind.name)}, lead_id, arg_max(day, number)
-from (
-    select
-        lead_id, number, day,
-        coalesce(trim(lead.contact.email), '') <> '' as email,
-        coalesce(trim(lead.contact."phoneNumber"), '') <> '' as phone,
-        coalesce(trim(concat(lead.contact."firstName", lead.contact."lastName")), '') <> '' as name
-    from received
-    semi join newer using (lead_id)
-)
-group by lead_id
-having
-    bool_or(email) and not arg_max(email, number)
-    or bool_or(phone) and not arg_max(phone, number)
-    or bool_or(name) and not arg_max(name, number)
-"""
-    yield f"create or replace temp table replaced as {newer_leads}"
-    yield f"insert into touched select {literal(kind.name)}, * from replaced"
+    yield from _note_emptied_contacts(kind)
+    # The days that they had.
+    yield f"insert into touched select {name}, lead_id, lead_day from replaced"
 
     for table in kind.tables:
         yield f"delete from {quoted(table)} where lead_id in (select lead_id from replaced)"
@@ -190,7 +169,60 @@ from (
 )
 """
 
-    yield f"insert into touched select {literal(kind.name)}, * from ({newer_leads})"
+    # The days that they have.
+    yield f"insert into touched select {name}, lead_id, lead_day {newer_leads}"
+
+
+# Which parts of the contact a loaded lead has.
+_CONTACT_OF_ROW: Final = """
+    coalesce(trim(contact_email), '') <> '' as email,
+    coalesce(trim(contact_phone_number), '') <> '' as phone,
+    coalesce(trim(concat(contact_first_name, contact_last_name)), '') <> '' as name
+"""
+_CONTACT_OF_VERSION: Final = """
+    coalesce(trim(lead.contact.email), '') <> '' as email,
+    coalesce(trim(lead.contact."phoneNumber"), '') <> '' as phone,
+    coalesce(trim(concat(lead.contact."firstName", lead.contact."lastName")), '') <> '' as name
+"""
+
+
+def _note_emptied_contacts(kind: LeadKind) -> Iterator[str]:
+    """Return the statements that note of `newer` leads which parts of the contact were emptied.
+
+    An earlier version may have been received now, be the row that is `replaced`, or be known from
+    the note alone.
+    """
+    name = literal(kind.name)
+    yield f"""
+create or replace temp table emptied as
+select
+    lead_id,
+    arg_max(day, number) as day,
+    bool_or(email) and not arg_max(email, number) as email,
+    bool_or(phone) and not arg_max(phone, number) as phone,
+    bool_or(name) and not arg_max(name, number) as name
+from (
+    select lead_id, number, day, {_CONTACT_OF_VERSION}
+    from received
+    union all
+    select lead_id, -1, null, email, phone, name
+    from replaced
+    union all
+    select lead_id, -1, null, email, phone, name
+    from pipeline.emptied_contacts
+    where kind = {name}
+)
+semi join newer using (lead_id)
+group by lead_id
+"""
+    yield f"""
+delete from pipeline.emptied_contacts
+where kind = {name} and lead_id in (select lead_id from newer)
+"""
+    yield f"""
+insert into pipeline.emptied_contacts
+select {name}, * from emptied where email or phone or name
+"""
 
 
 def lead_columns(of: LeadKind | ChildTable, row: str) -> str:

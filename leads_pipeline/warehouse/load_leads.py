@@ -51,8 +51,9 @@ _TABLES: Final = {
         "Raw windows that this file was made from",
     ),
     "emptied_contacts": (
-        "kind varchar, lead_id varchar, window_day date",
-        "Leads that lost a part of their contact",
+        "kind varchar, lead_id varchar, window_day date, "
+        "email boolean, phone boolean, name boolean",
+        "Leads that lost a part of their contact, and which",
     ),
 }
 
@@ -121,7 +122,6 @@ def load_windows(draft: Draft, windows: ChangedWindows, zone: ZoneInfo) -> None:
 
     flatten(draft.db, read, zone, publication=draft.changes.edition_number)
     _note_windows(draft, hashes)
-    _note_emptied_contacts(draft)
 
 
 def _create_tables(draft: Draft) -> None:
@@ -216,12 +216,6 @@ def _note_windows(draft: Draft, hashes: dict[WindowKey, str]) -> None:
     same = "(kind, day, scope) in (select (kind, day, scope) from hashes)"
     db.execute(f"delete from pipeline.windows where {same}")
     db.execute("insert into pipeline.windows from hashes")
-
-
-def _note_emptied_contacts(draft: Draft) -> None:
-    is_touched = "(kind, lead_id) in (select (kind, lead_id) from touched)"
-    draft.db.execute(f"delete from pipeline.emptied_contacts where {is_touched}")
-    draft.db.execute("insert into pipeline.emptied_contacts from emptied")
 
 
 class CheckLeads(Step):

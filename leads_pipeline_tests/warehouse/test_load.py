@@ -3,6 +3,7 @@
 import json
 import random
 from datetime import date, timedelta
+from typing import Any
 
 import pytest
 
@@ -83,21 +84,34 @@ def test_thousands_of_leads_of_many_windows_are_each_there_once_with_their_lists
     assert times == [(0, each * 6), (1, each * 6)]
 
 
-def test_a_lead_with_a_contact_in_its_newest_version_is_not_noted_as_emptied(
-    folder: Folder,
+WITH_CONTACT = {"contact": {"email": "ann@people.example"}}
+
+
+def test_what_the_portal_emptied_is_noted_whatever_is_loaded_together(
+    folder: Folder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each lead is in two windows, which are loaded in two parts."""
+    """Each lead is in two windows, which are loaded one after the other."""
+    monkeypatch.setattr("leads_pipeline.warehouse.flatten.PART_LEADS", 1)
 
-    def land(id_: str, older_in: date, newest_in: date) -> None:
-        with_contact = {"id": id_, "contact": {"email": "ann@people.example"}}
-        folder.raw.land(with_contact, day=older_in)
-        folder.raw.land({"id": id_}, day=older_in)
-        folder.raw.land(with_contact, day=newest_in)
+    def land(id_: str, *versions: tuple[date, dict[str, Any]]) -> None:
+        for day, contact in versions:
+            folder.raw.land({"id": id_, "day": str(day), **contact}, day=day)
 
-    land("a", DAY, NEXT_DAY)
-    land("b", NEXT_DAY, DAY)
-    folder.raw.land(*[{"id": str(number)} for number in range(PART_LEADS)], scope="branch-102")
-
+    land("back", (DAY, WITH_CONTACT), (DAY, {}), (NEXT_DAY, WITH_CONTACT))
+    land("back early", (NEXT_DAY, WITH_CONTACT), (NEXT_DAY, {}), (DAY, WITH_CONTACT))
+    land("emptied twice", (DAY, WITH_CONTACT), (DAY, {}), (NEXT_DAY, {}))
+    land("emptied on moving", (DAY, WITH_CONTACT), (NEXT_DAY, {}))
+    land("emptied later", (DAY, WITH_CONTACT))
+    land("back later", (DAY, WITH_CONTACT), (DAY, {}))
     folder.publish()
 
-    assert folder.query("from pipeline.emptied_contacts") == []
+    land("emptied later", (NEXT_DAY, {}))
+    land("back later", (NEXT_DAY, WITH_CONTACT))
+    folder.publish()
+
+    noted = folder.query("select lead_id, window_day, email from pipeline.emptied_contacts")
+    assert sorted(noted) == [
+        ("emptied later", NEXT_DAY, True),
+        ("emptied on moving", NEXT_DAY, True),
+        ("emptied twice", NEXT_DAY, True),
+    ]

@@ -140,7 +140,11 @@ class _Follower:
             try:
                 first = self._first_round()
                 pause_seconds = first.pause_seconds
-                if first.windows and not self._load_rounds(self._begin()):
+                if not first.windows:
+                    continue
+
+                can_be_adopted = self._load_rounds(self._begin())
+                if not can_be_adopted:
                     self.draft.remove()
             except StorageError:
                 # Without the folder, a publication has taken it.
@@ -266,6 +270,4 @@ def _note_round(draft: Draft) -> None:
     for name in OF_ROUNDS:
         db.execute(f"create table if not exists {AHEAD}.{name} as from {name} limit 0")
         db.execute(f"insert into {AHEAD}.{name} from {name}")
-    # pipeline.emptied_contacts of the draft has those of `emptied` already (load_windows).
-    for name in (*OF_ROUNDS, "emptied"):
         db.execute(f"delete from {name}")

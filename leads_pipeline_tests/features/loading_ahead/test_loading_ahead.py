@@ -97,7 +97,8 @@ def test_contacts_that_the_portal_empties_are_known_whichever_round_read_them(ho
     )
     house.publish()
 
-    assert house.query("from pipeline.emptied_contacts") == [("applicant", "jane", DAY)]
+    noted = "select kind, lead_id, window_day from pipeline.emptied_contacts"
+    assert house.query(noted) == [("applicant", "jane", DAY)]
 
 
 def test_a_draft_that_a_killed_pull_has_left_is_adopted_and_the_next_helper_goes_on_with_it(
