@@ -40,21 +40,41 @@ _NAME: Final = "alerts.json"
 class ChannelMemory(BaseModel):
     """The messages of one channel so far: open findings by key, and when it got its last message.
 
-    `unsure` has the keys of those whose message may not have arrived.
+    `unsure` has the keys of those whose message may not have arrived, `warned_at` when each warning
+    was new.
     """
 
     open: dict[str, Finding] = {}
     unsure: set[str] = set()
     told_at: datetime | None = None
-
-    def is_day_over(self, now: datetime) -> bool:
-        """Whether the last message is a day old."""
-        return self.told_at is not None and has_passed(REPEATED_AFTER, self.told_at, now)
+    warned_at: dict[str, datetime] = {}
 
     def forget_all_but(self, findings: Sequence[Finding]) -> None:
-        """Forget warnings that ended without a message. They are news if they come back."""
+        """Forget warnings that ended without a message. A day later they are news again."""
         keys = {one.key for one in findings}
         self.open = {key: one for key, one in self.open.items() if key in keys}
+
+    def note_sending(self, digest: Digest) -> None:
+        """A message may arrive although its answer is lost, or this process is killed.
+
+        So the end of these findings is told too.
+        """
+        for one in digest.new:
+            self.open[one.key] = one
+            self.unsure.add(one.key)
+
+    def note_sent(self, digest: Digest) -> None:
+        """Remember what the channel was told, for a day when each warning was new."""
+        self.open = {one.key: one for one in (*digest.new, *digest.still_open)}
+        self.unsure.clear()
+        self.told_at = digest.at
+        for one in digest.new:
+            self.warned_at[one.key] = digest.at
+        self.warned_at = {
+            key: at
+            for key, at in self.warned_at.items()
+            if not has_passed(REPEATED_AFTER, at, digest.at)
+        }
 
 
 class Failure(BaseModel):
@@ -110,13 +130,18 @@ class AlertMemory(BaseModel):
         self.channels = {name: one for name, one in self.channels.items() if name in names}
         self.failures = {name: one for name, one in self.failures.items() if name in names}
 
+    def may_try(self, channel: str, now: datetime) -> bool:
+        """Whether the last message got through, or the pause after it is over."""
+        failure = self.failures.get(channel)
+        return failure is None or failure.is_pause_over(now)
+
     def note_attempt(self, channel: str, trouble: str | None, now: datetime) -> None:
         """Remember that the channel's last message got through, or what was wrong with it."""
         if trouble is None:
             self.failures.pop(channel, None)
         else:
             before = self.failures.get(channel)
-            since = before.since if before else now
+            since = not_after(before.since, now) if before else now
             self.failures[channel] = Failure(since=since, message=trouble, tried_at=now)
 
 
@@ -213,12 +238,10 @@ class Alerts:
             of_channel = memory.channels.setdefault(channel.name, ChannelMemory())
             open_ = look.open_on(channel.name, of_channel)
             digest = due(of_channel, open_, now)
-            failure = memory.failures.get(channel.name)
-            if digest is not None:
-                if failure is None or failure.is_pause_over(now):
-                    results[channel.name] = self._send(channel, digest, memory)
-            elif of_channel.is_day_over(now):  # one that comes and goes makes a message a day
+            if digest is None:
                 of_channel.forget_all_but(open_)
+            elif memory.may_try(channel.name, now):
+                results[channel.name] = self._send(channel, digest, memory)
 
         if self._heartbeat and (
             memory.beat_at is None or has_passed(BEAT_EVERY, memory.beat_at, now)
@@ -231,19 +254,13 @@ class Alerts:
 
     def _send(self, channel: Channel, digest: Digest, memory: AlertMemory) -> bool:
         of_channel = memory.channels[channel.name]
-        # A message may arrive although its answer is lost, or this process is killed. So the end of
-        # these findings is told too.
-        for one in digest.new:
-            of_channel.open[one.key] = one
-            of_channel.unsure.add(one.key)
+        of_channel.note_sending(digest)
         self._save(memory)
 
         is_sent, trouble = attempt(channel.name, partial(channel.send, digest))
         memory.note_attempt(channel.name, trouble, digest.at)
         if is_sent:
-            of_channel.open = {one.key: one for one in (*digest.new, *digest.still_open)}
-            of_channel.unsure.clear()
-            of_channel.told_at = digest.at
+            of_channel.note_sent(digest)
         self._save(memory)
         return is_sent
 
@@ -266,22 +283,27 @@ class Alerts:
 
 def due(of_channel: ChannelMemory, open_: Sequence[Finding], now: datetime) -> Digest | None:
     """Return what a channel is to be told now of what is open, None if nothing is due."""
-    new = [one for one in open_ if _is_news(one, of_channel)]
+    new = [one for one in open_ if _is_news(one, of_channel, now)]
     still_open = [one for one in open_ if one not in new]
     keys = {one.key for one in open_}
     over = [one for key, one in sorted(of_channel.open.items()) if key not in keys]
 
     is_end_told = any(one.level is Level.ERROR or one.key in of_channel.unsure for one in over)
     has_error = any(one.level is Level.ERROR for one in open_)
-    if new or is_end_told or (has_error and of_channel.is_day_over(now)):
+    told_at = of_channel.told_at
+    is_day_over = told_at is not None and has_passed(REPEATED_AFTER, told_at, now)
+    if new or is_end_told or (has_error and is_day_over):
         return Digest(now, new, over, still_open)
     return None
 
 
-def _is_news(one: Finding, of_channel: ChannelMemory) -> bool:
+def _is_news(one: Finding, of_channel: ChannelMemory, now: datetime) -> bool:
     before = of_channel.open.get(one.key)
-    return (
-        before is None
-        or one.key in of_channel.unsure
-        or (one.level is Level.ERROR and before.level is not Level.ERROR)
-    )
+    if one.key in of_channel.unsure:
+        return True
+    if one.level is Level.ERROR:
+        return before is None or before.level is not Level.ERROR
+
+    # A warning that comes and goes makes a message a day.
+    warned_at = of_channel.warned_at.get(one.key)
+    return before is None and (warned_at is None or has_passed(REPEATED_AFTER, warned_at, now))
