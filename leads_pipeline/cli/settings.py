@@ -109,15 +109,19 @@ def described() -> Iterator[Variable]:
 
 
 def variables() -> frozenset[str]:
-    """The names of all variables, with the _FILE of each secret."""
+    """The names of all variables of ours, with the _FILE of each secret."""
     return frozenset(one.name for one in described()) | {f"{name}_FILE" for name in secrets()}
 
 
 def hints_about_unknown(names: Iterable[str]) -> list[str]:
     """Return a hint for each name that no variable has: it is never read."""
     our_names = variables()
+    # A model may also read a variable of other tools, such as AWS_ENDPOINT_URL.
+    fields = [field for model in models() for field in model.model_fields.values()]
+    read_names = our_names | {str(field.validation_alias) for field in fields}
+
     hints = []
-    for name in sorted({*names} - our_names):
+    for name in sorted({*names} - read_names):
         guess = get_close_matches(name, our_names, 1, cutoff=0.8)
         what_to_do = f"did you mean {guess[0]}?" if guess else "Remove it."
         hints.append(

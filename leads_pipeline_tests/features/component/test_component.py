@@ -146,6 +146,13 @@ def test_a_wrong_setting_is_told_by_dg_check(project: Path, name: str) -> None:
     assert "did you mean LEADS_TIMEZONE" in str(told.value.__cause__)
 
 
+def test_a_variable_that_other_tools_share_is_taken(project: Path, tmp_path: Path) -> None:
+    settings = {"LEADS_DATA_DIR": str(tmp_path), "AWS_ENDPOINT_URL": "https://objects.example"}
+    change(scaffold(project, "agency"), settings=settings)
+
+    assert specs_of(project)
+
+
 # Dagster would read the first two as Python.
 @pytest.mark.parametrize("secret", ["1_000", '"quoted"', "{{ no template }}"])
 def test_a_variable_of_the_environment_is_taken_as_it_is_wherever_it_stands(
