@@ -119,12 +119,12 @@ def publish_sensor(
         minimum_interval_seconds=BUCKET_SECONDS if is_bucket else FOLDER_SECONDS,
         default_status=names.sensor_status,
         description=(
-            "Publishes leads.duckdb when something has landed or LEADS_MARTS_DIR has changed, at "
-            "most once a minute, and once a night. On ext4, a file of 110 MB is published every 16 "
-            "minutes, and a large one every four hours. So publications of up to 4 million leads "
-            "write at most 10 GB a day. Makes the file anew if it is gone, or if another program "
-            "wrote to it. A publication that failed is tried again after 10 minutes, then less "
-            "often, down to once an hour."
+            "Publishes leads.duckdb when something has landed, LEADS_MARTS_DIR has changed or the "
+            "suppression list has grown, at most once a minute, and once a night. On ext4, a file "
+            "of 110 MB is published every 16 minutes, and a large one every four hours. So "
+            "publications of up to 4 million leads write at most 10 GB a day. Makes the file anew "
+            "if it is gone, or if another program wrote to it. A publication that failed is tried "
+            "again after 10 minutes, then less often, down to once an hour."
         ),
     )
     def publish_changes(context: SensorEvaluationContext) -> RunRequest | SkipReason:

@@ -92,9 +92,8 @@ def check_follows_list(db: duckdb.DuckDBPyConnection, data: DataFolder) -> None:
     remembered = db.execute("select value from pipeline.facts where name = 'forgets_if'").fetchall()
     if data.is_behind_list or remembered != [(data.forgets_if(data.gate.newest_entry),)]:
         raise StorageError(
-            f"{WAREHOUSE_FILE} is from before the last entry of the suppression list, so it may "
-            "hold people who are to be erased. Run `leads-pipeline privacy apply`, then run this "
-            "again."
+            f"{WAREHOUSE_FILE} isn't known to follow the suppression list, so it may hold people "
+            "who are to be erased. Run `leads-pipeline privacy apply`, then run this again."
         )
 
 

@@ -542,7 +542,7 @@ def apply(copy: Path | None) -> None:
             out.print(escape(f"\n{path.read_text(encoding='utf-8')}"), soft_wrap=False)
             out.print(escape(f"This receipt: {path}"))
 
-    for line in (*receipt.forget_left_deliveries(data), *receipt.note_confirmations(data)):
+    for line in (*receipt.forget_deliveries_of_erased(data), *receipt.note_confirmations(data)):
         out.print(escape(line))
 
     troubles = _troubles(carried_out)

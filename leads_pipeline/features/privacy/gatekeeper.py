@@ -53,7 +53,8 @@ def list_of(data: DataFolder) -> SuppressionList:
 def newest_entry(settings: Settings) -> str:
     """Return a text that changes with the suppression list.
 
-    So the service carries out a request whose command was killed right after it was noted.
+    So the service publishes without the person, if the command was killed right after the request
+    was noted.
     """
     try:
         return f"entry {DataFolder.of(settings).gate.newest_entry}"

@@ -18,7 +18,7 @@ from leads_pipeline.features.privacy.requests import open_entries
 from leads_pipeline.features.privacy.retain import cut_days, due_before
 from leads_pipeline.features.privacy.settings import PrivacySettings
 from leads_pipeline.features.privacy.sweeping import (
-    forget_left_deliveries_and_log,
+    clear_ledgers,
     sweep_what_appeared,
 )
 from leads_pipeline.orchestration.night import Night
@@ -59,7 +59,7 @@ def work_of_night(
 
 def _apply_list(data: DataFolder, now: datetime, night: Night) -> None:
     night.counts["requests_not_shown_done"] = len(open_entries(list_of(data).read()))
-    forget_left_deliveries_and_log(data)
+    clear_ledgers(data)
     for line in note_confirmations(data):  # another machine may have the receipt
         logger.info("%s", line)
 

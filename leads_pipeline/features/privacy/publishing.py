@@ -14,7 +14,7 @@ from leads_pipeline.features.privacy.retain import anonymise_former
 from leads_pipeline.features.privacy.search import learn_lost
 from leads_pipeline.features.privacy.sweeping import (
     Swept,
-    forget_left_deliveries_and_log,
+    clear_ledgers,
     learn_lost_again,
     sweep,
 )
@@ -72,7 +72,7 @@ class FollowList(Step):
         learn_lost_again(self._data, self._swept)
         publication.problems |= self._swept.failed
         if self._has_swept:
-            forget_left_deliveries_and_log(self._data)
+            clear_ledgers(self._data)
         if not publication.problems:
             self._data.state.note_swept(max(self._swept.newest_entry, self._data.state.swept_to()))
 

@@ -122,7 +122,7 @@ def forget_deliveries(data: DataFolder, erasures: Sequence[Entry]) -> list[str]:
     return [trouble for holder in holders(data) for trouble in holder.forget(is_meant)]
 
 
-def forget_left_deliveries(data: DataFolder) -> list[str]:
+def forget_deliveries_of_erased(data: DataFolder) -> list[str]:
     """Forget deliveries of leads whose erasure is done. Say to whom and when they were.
 
     An interrupted command, a restored backup or an erasure on another machine leaves them.

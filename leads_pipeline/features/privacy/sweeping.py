@@ -16,7 +16,7 @@ from typing import Final
 
 from leads_pipeline.errors import LeadsPipelineError, StorageError
 from leads_pipeline.features.privacy.gatekeeper import gate_of
-from leads_pipeline.features.privacy.receipt import forget_left_deliveries
+from leads_pipeline.features.privacy.receipt import forget_deliveries_of_erased
 from leads_pipeline.features.privacy.search import learn_lost
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import Place, list_places
@@ -95,12 +95,12 @@ def learn_lost_again(data: DataFolder, swept: Swept) -> None:
         del swept.failed[WAREHOUSE_FILE]
 
 
-def forget_left_deliveries_and_log(data: DataFolder) -> None:
+def clear_ledgers(data: DataFolder) -> None:
     """Forget deliveries of erased leads that a restored backup or another machine has left.
 
     Log to whom they were.
     """
-    for line in forget_left_deliveries(data):
+    for line in forget_deliveries_of_erased(data):
         logger.warning("%s", line)
 
 

@@ -12,7 +12,7 @@ from leads_pipeline.features.delivery.ledger import (
 from leads_pipeline.features.delivery.questions import known_leads
 from leads_pipeline.features.privacy.carrying_out import carry_out
 from leads_pipeline.features.privacy.nightly import work_of_night
-from leads_pipeline.features.privacy.receipt import forget_left_deliveries
+from leads_pipeline.features.privacy.receipt import forget_deliveries_of_erased
 from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.findings import find
 from leads_pipeline.orchestration.night import Night
@@ -237,4 +237,4 @@ def test_nothing_is_forgotten_while_a_ledger_can_not_say_whom_it_sent_to(agency:
         assert ledger
         assert known_leads(ledger) == [("applicant", "lead-1")]
     old.unlink()
-    assert "crm (crm.example)" in "".join(forget_left_deliveries(agency.house.data))
+    assert "crm (crm.example)" in "".join(forget_deliveries_of_erased(agency.house.data))
