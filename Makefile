@@ -4,8 +4,9 @@
 
 PYTHON ?= python3
 VENV ?= .venv
-# Three processes keep two cores busy, because tests wait for disks. More than four gain nothing.
-WORKERS ?= 3
+# One process a core. A third one on two cores costs more than the waits for disks that it fills, and more than four gain
+# nothing.
+WORKERS ?= auto
 # `make chaos MINUTES=10` runs a sample: it begins no test after that time. A printed seed decides the order.
 MINUTES ?=
 # `make test VERSIONS=lowest` runs the quick tests on the lowest versions that pyproject.toml allows. `VERSIONS=newest` takes
@@ -16,7 +17,7 @@ OLD = -W 'ignore:Support for class-based:DeprecationWarning'
 QUICK = $(addprefix leads_pipeline_tests/,domain portal warehouse orchestration promises)
 
 BIN := $(VENV)/bin
-PYTEST = $(if $(VERSIONS),.venv-$(VERSIONS),$(VENV))/bin/pytest --numprocesses $(WORKERS) --dist worksteal
+PYTEST = $(if $(VERSIONS),.venv-$(VERSIONS),$(VENV))/bin/pytest --numprocesses $(WORKERS) --maxprocesses 4 --dist worksteal
 # uv reads neither pip.conf nor, by default, the certificates of the system. Networks of companies need both.
 INDEX = UV_DEFAULT_INDEX="$${PIP_INDEX_URL:-$$($(BIN)/pip config get global.index-url 2>/dev/null)}"
 UV = $(INDEX) .ci/patiently $(BIN)/uv
