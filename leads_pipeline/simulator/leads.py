@@ -164,10 +164,12 @@ class LeadBook:
         """The ids of the same leads, without making the leads."""
         first, last = _bounds(start, end, now)
         days = range(first // DAY_SECONDS, last // DAY_SECONDS + 1)
-        slots = (
-            slot for branch in branches for day in days for slot in self._slots(kind, branch, day)
-        )
-        return [slot.lead_id for slot in slots if first <= slot.moment <= last]
+        lead_ids = []
+        for branch in branches:
+            for day in days:
+                slots = self._slots(kind, branch, day)
+                lead_ids += [slot.lead_id for slot in slots if first <= slot.moment <= last]
+        return lead_ids
 
     def leads(self, kind: str, branch: Branch, day: int) -> Iterator[tuple[Slot, bytes]]:
         """The leads of a UTC day as JSON text, earliest first. `day` counts from 1970-01-01."""

@@ -127,7 +127,7 @@ anti join {leads} as loaded
     yield f"insert into received_ids select distinct {name}, lead_id from received"
     yield f"""
 create or replace temp table replaced as
-select lead_id, lead_day, {_CONTACT_OF_ROW} {newer_leads}
+select lead_id, lead_day, {_PARTS_OF_ROW} {newer_leads}
 """
     yield from _note_emptied_contacts(kind)
     # The days that they had.
@@ -173,17 +173,24 @@ from (
     yield f"insert into touched select {name}, lead_id, lead_day {newer_leads}"
 
 
-# Which parts of the contact a loaded lead has.
-_CONTACT_OF_ROW: Final = """
-    coalesce(trim(contact_email), '') <> '' as email,
-    coalesce(trim(contact_phone_number), '') <> '' as phone,
-    coalesce(trim(concat(contact_first_name, contact_last_name)), '') <> '' as name
+def _parts_of_contact(email: str, phone: str, first_name: str, last_name: str) -> str:
+    """Return the select list of which parts a contact has. Give its columns or members."""
+    return f"""
+    coalesce(trim({email}), '') <> '' as email,
+    coalesce(trim({phone}), '') <> '' as phone,
+    coalesce(trim(concat({first_name}, {last_name})), '') <> '' as name
 """
-_CONTACT_OF_VERSION: Final = """
-    coalesce(trim(lead.contact.email), '') <> '' as email,
-    coalesce(trim(lead.contact."phoneNumber"), '') <> '' as phone,
-    coalesce(trim(concat(lead.contact."firstName", lead.contact."lastName")), '') <> '' as name
-"""
+
+
+_PARTS_OF_ROW: Final = _parts_of_contact(
+    "contact_email", "contact_phone_number", "contact_first_name", "contact_last_name"
+)
+_PARTS_OF_VERSION: Final = _parts_of_contact(
+    "lead.contact.email",
+    'lead.contact."phoneNumber"',
+    'lead.contact."firstName"',
+    'lead.contact."lastName"',
+)
 
 
 def _note_emptied_contacts(kind: LeadKind) -> Iterator[str]:
@@ -202,7 +209,7 @@ select
     bool_or(phone) and not arg_max(phone, number) as phone,
     bool_or(name) and not arg_max(name, number) as name
 from (
-    select lead_id, number, day, {_CONTACT_OF_VERSION}
+    select lead_id, number, day, {_PARTS_OF_VERSION}
     from received
     union all
     select lead_id, -1, null, email, phone, name

@@ -314,8 +314,8 @@ class _Row(_Object):
             problems.insert(0, oddity)
 
         values = msgspec.structs.asdict(row) if row else {}
-        told = {PROBLEMS: problems, EXTRA: _ENCODER.encode(extra).decode() if extra else None}
-        return self._odd_struct(**values, **told)
+        oddities = {PROBLEMS: problems, EXTRA: _ENCODER.encode(extra).decode() if extra else None}
+        return self._odd_struct(**values, **oddities)
 
     def _columns(self, rows: list[Any]) -> dict[str, "pa.Array[Any]"]:
         return super()._columns(rows) | {

@@ -21,6 +21,7 @@ LONDON = ZoneInfo("Europe/London")
 DAYS = (date(2025, 10, 26), date(2025, 10, 27), date(2025, 10, 28))
 MORNING = datetime(2025, 10, 29, 7, tzinfo=UTC)
 BRANCHES = ("101", "102")
+LAST_DAY = ("backfill", "--from", str(DAYS[-1]), "--to", str(DAYS[-1]))
 
 
 def leads() -> list[Lead]:
@@ -120,15 +121,14 @@ def test_commands_publish_every_lead_once_as_last_received(
 def test_a_branch_that_the_portal_refuses_costs_no_other_branch_a_lead_and_is_pulled_again(
     machine: Machine, portal: Portal
 ) -> None:
-    last_day = ("backfill", "--from", str(DAYS[-1]), "--to", str(DAYS[-1]))
     portal.refused = {"102": 403}
 
-    assert machine.command(*last_day) == 1
+    assert machine.command(*LAST_DAY) == 1
     assert {branch for _, branch, _ in machine.published("applicant").values()} == {"101"}
     assert_published_as_received(machine, portal)
 
     portal.refused = {}
-    assert machine.command(*last_day) == 0
+    assert machine.command(*LAST_DAY) == 0
     assert {branch for _, branch, _ in machine.published("applicant").values()} == {*BRANCHES}
     assert_published_as_received(machine, portal)
 
@@ -136,8 +136,7 @@ def test_a_branch_that_the_portal_refuses_costs_no_other_branch_a_lead_and_is_pu
 def test_a_raw_file_that_rots_is_found_and_its_leads_stay_published(
     machine: Machine, portal: Portal
 ) -> None:
-    last_day = ("backfill", "--from", str(DAYS[-1]), "--to", str(DAYS[-1]))
-    assert machine.command(*last_day) == 0
+    assert machine.command(*LAST_DAY) == 0
     [file, *_] = (machine.data / "raw" / "applicant_leads").rglob("*.parquet")
     file.chmod(0o600)
     file.write_bytes(file.read_bytes()[:-1])
@@ -149,7 +148,7 @@ def test_a_raw_file_that_rots_is_found_and_its_leads_stay_published(
     assert_published_as_received(machine, portal)
 
     # The window is pulled again.
-    assert machine.command(*last_day) == 0
+    assert machine.command(*LAST_DAY) == 0
     assert machine.command("verify") == 0
     assert_published_as_received(machine, portal)
 

@@ -80,7 +80,7 @@ class Daemon:
 
 @contextmanager
 def daemon_of(instance: DagsterInstance) -> Iterator[Daemon]:
-    """The daemon of that instance, with our code location of the settings as they are now."""
+    """The daemon of that instance, with our code location."""
     # Dagster keeps the last job of a process, which an earlier test in it may have loaded with
     # other settings.
     ReconstructableJob.get_repository_definition.cache_clear()

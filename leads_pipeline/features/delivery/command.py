@@ -138,10 +138,10 @@ def log(lead: str, as_json: bool) -> None:
         for name, ledger in _reading(data, ledger_names(data.folder))
     }
     if as_json:
-        told = {
+        answer = {
             name: [_story_as_json(one) for one in versions] for name, versions in stories.items()
         }
-        click.echo(json.dumps(told, indent=2, default=datetime.isoformat))
+        click.echo(json.dumps(answer, indent=2, default=datetime.isoformat))
         return
 
     if not any(stories.values()):

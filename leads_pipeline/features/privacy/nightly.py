@@ -17,10 +17,7 @@ from leads_pipeline.features.privacy.receipt import note_confirmations
 from leads_pipeline.features.privacy.requests import open_entries
 from leads_pipeline.features.privacy.retain import cut_days, due_before
 from leads_pipeline.features.privacy.settings import PrivacySettings
-from leads_pipeline.features.privacy.sweeping import (
-    clear_ledgers,
-    sweep_what_appeared,
-)
+from leads_pipeline.features.privacy.sweeping import clear_ledgers, sweep_what_appeared
 from leads_pipeline.orchestration.night import Night
 from leads_pipeline.portal.http import server_time
 from leads_pipeline.raw.data_folder import DataFolder
