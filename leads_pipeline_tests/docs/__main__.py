@@ -1,8 +1,7 @@
 """Writes what is made from code: reference pages, questions, findings, settings, `.env.example`,
-`llms.txt`, drawings.
+`llms.txt`.
 
-`make pages` runs it. test_pages.py and test_settings.py say if a page is stale. The pictures of the
-UI need Chromium and are not taken here (pictures.py).
+`make pages` runs it. test_pages.py and test_settings.py say if a page is stale.
 """
 
 from leads_pipeline_tests.docs import (

@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +27,6 @@ from leads_pipeline.health.finding import Finding, Level
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.simulator.__main__ import main as simulate
 from leads_pipeline.warehouse.marts import marts
-from leads_pipeline_tests.docs.diagrams import layers, tables_diagram
 from leads_pipeline_tests.support.house import House
 
 FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
@@ -44,65 +43,11 @@ FULL: Final = {
     "LEADS_DELIVERY_URL": "http://127.0.0.1:9",
 }
 
+_EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 # A first query of each mart. `docs/reference/tables.md` shows them, and a test runs them.
-QUERIES: Final = {
-    "mart_answers": (
-        "select branch, count(*) as leads, count(answered_at) as answered, median(minutes) as "
-        "minutes\nfrom mart_answers group by branch"
-    ),
-    "mart_appraisals": "select urgency, sum(leads) as leads from mart_appraisals group by urgency "
-    "order by leads desc",
-    "mart_arrival_times": (
-        "select branch, median(minutes_p50) as usual_day, max(minutes_p95) as worst_day from "
-        "mart_arrival_times\nwhere lead_day >= current_date - 30 group by branch"
-    ),
-    "mart_coverage": "select state, count(*) as windows from mart_coverage where is_configured "
-    "group by state",
-    "mart_districts": "select district, sum(leads) as leads from mart_districts group by district "
-    "order by leads desc",
-    "mart_enquiry_mix": "select situation, sum(leads) as leads from mart_enquiry_mix group by "
-    "situation",
-    "mart_hidden_valuations": (
-        "select branch, market, count(*) as people from mart_hidden_valuations group by branch, "
-        "market"
-    ),
-    "mart_hourly": "select hour, sum(leads) as leads from mart_hourly group by hour order by hour",
-    "mart_lead_properties": "select match, count(*) as leads from mart_lead_properties group by "
-    "match",
-    "mart_leads_daily": (
-        "select lead_day, sum(leads) as leads from mart_leads_daily group by lead_day order by "
-        "lead_day"
-    ),
-    "mart_listing_daily": (
-        "select listing_id, sum(viewings) as viewings from mart_listing_daily\n"
-        "group by listing_id order by viewings desc"
-    ),
-    "mart_listing_demand": "select price_band, sum(leads) as leads from mart_listing_demand group "
-    "by price_band",
-    "mart_listing_stock": "select item_id, address, leads from mart_listing_stock where "
-    "is_available order by leads",
-    "mart_monthly": "select branch, month, sum(leads) as leads from mart_monthly group by all "
-    "order by all",
-    "mart_opening_hours": (
-        "select branch, sum(leads_while_closed) / sum(leads) as share from mart_opening_hours "
-        "group by branch"
-    ),
-    "mart_outcomes": (
-        "select branch, portal_source, sum(leads) as leads, sum(appointments) as appointments,\n"
-        "sum(instructions) as instructions from mart_outcomes group by all order by all"
-    ),
-    "mart_people": "select days, count(*) as people from mart_people group by days order by days",
-    "mart_people_daily": (
-        "select branch, count(distinct person) as people from mart_people_daily\n"
-        "where lead_day >= current_date - 30 group by branch"
-    ),
-    "mart_searches": (
-        "select market, budget_band, sum(leads) as leads from mart_searches\n"
-        "group by market, budget_band, budget_band_from order by market, budget_band_from"
-    ),
-    "mart_weekly": "select branch, week, sum(leads) as leads from mart_weekly group by all order "
-    "by all",
-}
+QUERIES: Final = dict(
+    re.findall(r"-- (mart_\w+)\n(.*?;)\n", (_EXAMPLES / "first_queries.sql").read_text(), re.DOTALL)
+)
 
 
 def pages() -> dict[Path, str]:
@@ -119,24 +64,9 @@ def pages() -> dict[Path, str]:
         "assets.md": _assets(),
         "tables.md": _tables(tables),
     }
-    columns = {table.name: {column.name for column in table.columns} for table in tables}
-    pictures = {
-        "reference/tables.svg": tables_diagram(columns),
-        "explanation/layers.svg": layers(drawn_imports()),
-    }
     return {FOLDER / name: MADE + text for name, text in texts.items()} | {
-        FOLDER / "leads.schema.json": json.dumps(contract(tables), indent=2) + "\n",
-        **{FOLDER.parent / name: text for name, text in pictures.items()},
+        FOLDER / "leads.schema.json": json.dumps(contract(tables), indent=2) + "\n"
     }
-
-
-def drawn_imports() -> list[tuple[str, str]]:
-    """Give the arrows of the drawing in CONTRIBUTING.md."""
-    text = (FOLDER.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
-    drawing = text.partition("```mermaid\n")[2].partition("```")[0]
-    return [
-        pair for line in drawing.splitlines()[1:] for pair in pairwise(re.findall(r"\w+", line))
-    ]
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -401,12 +331,14 @@ def _table(table: Table) -> str:
 
 def _marts(tables: Sequence[Table]) -> str:
     by_day = {mart.name for mart in marts() if mart.is_by_day}
-    questions = {path.stem: path.read_text(encoding="utf-8") for path in _QUESTIONS.glob("*.sql")}
+    questions = {
+        path.stem: path.read_text(encoding="utf-8") for path in _EXAMPLES.glob("questions/*.sql")
+    }
     text = ""
     for table in tables:
         kind = "table" if table.name in by_day else "view"
         text += _table(table) + f"\nA {kind}. A first query:\n"
-        text += f"\n```sql\n{QUERIES[table.name]};\n```\n"
+        text += f"\n```sql\n{QUERIES[table.name]}\n```\n"
         asked = sorted(
             name for name, sql in questions.items() if re.search(rf"\b{table.name}\b", sql)
         )
@@ -465,6 +397,3 @@ def _value_of(column: Column) -> dict[str, object]:
         **_FURTHER.get(column.type, {}),
         "x-duckdb-type": column.type,
     }
-
-
-_QUESTIONS: Final = Path(__file__).parents[2] / "examples" / "questions"
