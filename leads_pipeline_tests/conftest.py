@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import chdir, closing
 from pathlib import Path
 from unittest.mock import patch
 
@@ -88,11 +88,11 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 @pytest.fixture(autouse=True)
-def environment() -> Iterator[None]:
-    """Take back what a test changes in the environment: commands set Dagster's home, for what they
-    start.
+def workplace(tmp_path: Path) -> Iterator[None]:
+    """Each test works in its own folder, away from an `.env` of the developer's. What it changes in
+    the environment is taken back: commands set Dagster's home, for what they start.
     """
-    with patch.dict(os.environ):
+    with patch.dict(os.environ), chdir(tmp_path):
         yield
 
 

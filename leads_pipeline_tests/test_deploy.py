@@ -4,6 +4,7 @@ be tried here.
 
 import base64
 import http.client
+import os
 import re
 import shlex
 import shutil
@@ -127,8 +128,8 @@ def test_each_file_that_the_image_takes_is_there_and_let_through() -> None:
 
 
 def test_dagster_makes_its_launchers_from_the_examples(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("DAGSTER_HOME", "/data/.dagster")
-    monkeypatch.setenv(POSTGRES_VARIABLE, "postgresql://db/dagster")
+    os.environ["DAGSTER_HOME"] = "/data/.dagster"
+    os.environ[POSTGRES_VARIABLE] = "postgresql://db/dagster"
     monkeypatch.setattr("dagster_k8s.launcher.load_kubernetes_config", lambda **_: None)
 
     launchers = []

@@ -31,7 +31,6 @@ READ = [
     ("LEADS_BRANCH_IDS", " 102 ,101,,branch-102,", "branch_ids", BRANCHES),
     ("LEADS_SCOPES", "brand-3, group-1,brand-3", "scopes", SCOPES),
     ("LEADS_SCOPES", "all", "scopes", (Scope(ScopeKind.ALL),)),
-    ("LEADS_BRANCHES_FILE", "branches.csv", "branches_file", Path.cwd() / "branches.csv"),
     ("LEADS_TIMEZONE", "Europe/London", "zone", ZoneInfo("Europe/London")),
     ("LEADS_START_DATE", "2000-01-01", "start_date", date(2000, 1, 1)),
     ("LEADS_MAX_CONCURRENCY", "256", "max_concurrency", 256),
@@ -54,11 +53,8 @@ def read(**given: str) -> dict[str, Any]:
     return found
 
 
-DEFAULTS = read()
-
-
 def test_an_empty_variable_counts_as_missing() -> None:
-    assert read(**{variable: "\t\n" for variable, *_ in READ}) == DEFAULTS
+    assert read(**{variable: "\t\n" for variable, *_ in READ}) == read()
 
 
 @pytest.mark.parametrize(("variable", "value", "setting", "expected"), READ)
@@ -72,7 +68,8 @@ def test_a_variable_is_read_without_what_stands_around_it(
 
 def changed(found: dict[str, Any]) -> list[Any]:
     """The settings that aren't as they are without any variable."""
-    return [value for name, value in found.items() if value != DEFAULTS[name]]
+    without = read()
+    return [value for name, value in found.items() if value != without[name]]
 
 
 @pytest.mark.parametrize("variable", SECRETS)
@@ -242,10 +239,7 @@ def test_an_unknown_name_gets_a_hint() -> None:
     assert result.stderr == hint
 
 
-def test_the_command_shows_each_setting_with_its_origin_and_no_secret(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_command_shows_each_setting_with_its_origin_and_no_secret(tmp_path: Path) -> None:
     (tmp_path / ".env").write_text(
         "LEADS_TIMEZONE=Europe/London\nLEADS_MAX_CONCURRENCY=4\nLEADS_RECEIVE_KEY=hunter2\n"
     )
@@ -265,10 +259,7 @@ def test_the_command_shows_each_setting_with_its_origin_and_no_secret(
     assert "hunter2" not in text + json.dumps(shown)
 
 
-def test_the_command_names_a_wrong_value_and_shows_none(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_command_names_a_wrong_value_and_shows_none() -> None:
     result = settings_command(LEADS_BASE_URL="https://me:hunter2@x")
     assert result.exit_code == 2
     assert "LEADS_BASE_URL is not an address" in result.output

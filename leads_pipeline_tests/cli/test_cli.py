@@ -24,24 +24,21 @@ from leads_pipeline_tests.support.serving import free_port
 
 
 @pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Installation]:
-    monkeypatch.chdir(tmp_path)
+def here(tmp_path: Path) -> Iterator[Installation]:
     # What a terminal would be wide enough for.
-    monkeypatch.setenv("COLUMNS", "250")
+    os.environ["COLUMNS"] = "250"
     with installation(tmp_path, first=6) as started:
         yield started
 
 
 @pytest.fixture
-def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> DataFolder:
+def data(tmp_path: Path) -> DataFolder:
     """The data folder of settings whose portal nobody reaches."""
-    monkeypatch.chdir(tmp_path)
     given = FOR_ANY_COMMAND | {
         "LEADS_DATA_DIR": str(tmp_path / "data"),
         "DAGSTER_HOME": str(tmp_path / "home"),
     }
-    for name, value in given.items():
-        monkeypatch.setenv(name, value)
+    os.environ.update(given)
     return DataFolder.at(tmp_path / "data")
 
 
@@ -97,16 +94,16 @@ def test_backfill_pulls_the_last_days_and_today_as_far_back_as_there_are_partiti
 
 @pytest.mark.slow
 def test_real_leads_can_follow_the_demo_whose_data_is_moved_aside(
-    here: Installation, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    here: Installation, tmp_path: Path
 ) -> None:
     backfill = ("backfill", "--from", str(here.day(2)), "--to", str(here.day(2)))
     count = "select count(*) from lead_facts"
     assert run(*backfill).exit_code == 0
     leads = LeadsFile(here.data).query(count)
-    monkeypatch.setenv("LEADS_BASE_URL", "https://leads.portal.example")
+    os.environ["LEADS_BASE_URL"] = "https://leads.portal.example"
     # So that nothing is asked for.
-    monkeypatch.setenv("LEADS_CLIENT_SECRET_FILE", str(tmp_path / "none"))
-    monkeypatch.delenv("LEADS_CLIENT_SECRET")
+    os.environ["LEADS_CLIENT_SECRET_FILE"] = str(tmp_path / "none")
+    del os.environ["LEADS_CLIENT_SECRET"]
 
     assert "leads-pipeline backfill --last 10d --move-demo" in refused(*backfill)
     assert here.data.state.claimed_by() == "this machine"
@@ -163,10 +160,10 @@ def test_ctrl_c_ends_a_backfill_and_tells_what_is_landed(
 
 @pytest.mark.slow
 def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
-    here: Installation, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    here: Installation, tmp_path: Path
 ) -> None:
     (tmp_path / "branches.csv").write_text("id,name\n102,Leeds [city]\n")
-    monkeypatch.setenv("LEADS_BRANCHES_FILE", str(tmp_path / "branches.csv"))
+    os.environ["LEADS_BRANCHES_FILE"] = str(tmp_path / "branches.csv")
     here.fail({here.key(3, 102): Then(status=403)})
 
     result = run("backfill", "--from", here.day(3), "--to", here.day(3), "--kind", "applicant")
@@ -179,9 +176,7 @@ def test_backfill_keeps_and_publishes_what_landed_and_names_what_did_not(
     assert landed == [("branch-101",), ("branch-103",)]
 
 
-def test_a_backfill_that_cannot_be_meant_is_refused(
-    data: DataFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_backfill_that_cannot_be_meant_is_refused(data: DataFolder) -> None:
     assert "'x' is not a number of days. Write 10d." in refused("backfill", "--last", "x")
     days = ("--from", "2001-01-02", "--to", "2001-01-01")
     assert "--to 2001-01-01 lies before --from 2001-01-02." in refused("backfill", *days)
@@ -189,7 +184,7 @@ def test_a_backfill_that_cannot_be_meant_is_refused(
     assert "--scope: 101 is not among the scopes of LEADS_BRANCH_IDS or LEADS_SCOPES." in said
 
     data.state.claim(THIS_MACHINE)  # as the demo does
-    monkeypatch.setenv("LEADS_BASE_URL", "https://leads.portal.example")
+    os.environ["LEADS_BASE_URL"] = "https://leads.portal.example"
     assert "Name the days" in refused("backfill", "--move-demo")
     assert not (data.folder / "demo").exists()
 
@@ -223,9 +218,7 @@ def test_a_folder_that_cannot_be_written_to_is_told(data: DataFolder, command: s
 
 
 @pytest.mark.usefixtures("data")
-def test_serve_refuses_what_cannot_work_before_it_starts_anything(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_serve_refuses_what_cannot_work_before_it_starts_anything(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         said = refused("serve", "--port", port)
@@ -236,5 +229,5 @@ def test_serve_refuses_what_cannot_work_before_it_starts_anything(
         said = refused("serve", "--port", free_port())
     assert f"process {os.getpid()}, with its pages at http://127.0.0.1:3000" in said
 
-    monkeypatch.setenv("LEADS_ALERT_EMAIL", "ops@agency.example")
+    os.environ["LEADS_ALERT_EMAIL"] = "ops@agency.example"
     assert "LEADS_ALERT_EMAIL needs LEADS_SMTP_URL" in refused("serve", "--port", free_port())

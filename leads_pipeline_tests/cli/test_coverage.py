@@ -1,6 +1,7 @@
 """`coverage`: which windows have landed, and what of the others can still be had."""
 
 import json
+import os
 import shutil
 from datetime import UTC, date, datetime, timedelta
 from itertools import product
@@ -23,12 +24,11 @@ def day(days_ago: int) -> date:
 
 
 @pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+def house(tmp_path: Path) -> House:
     """A data folder of three branches, whose first day was four days ago."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("LEADS_BRANCH_IDS", "101,102,103")
-    monkeypatch.setenv("LEADS_TIMEZONE", "UTC")
-    monkeypatch.setenv("LEADS_START_DATE", str(day(4)))
+    os.environ.update(
+        LEADS_BRANCH_IDS="101,102,103", LEADS_TIMEZONE="UTC", LEADS_START_DATE=str(day(4))
+    )
     house = House(tmp_path / "data")
     house.zone = ZoneInfo("UTC")
     house.scopes = BRANCHES
@@ -48,10 +48,10 @@ def remove(house: House, kind: str, one: date) -> None:
 
 
 def test_each_window_that_has_not_landed_is_named_with_its_branch_and_what_to_do(
-    house: House, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    house: House, tmp_path: Path
 ) -> None:
     (tmp_path / "branches.csv").write_text("id,name\n102,York\n")
-    monkeypatch.setenv("LEADS_BRANCHES_FILE", str(tmp_path / "branches.csv"))
+    os.environ["LEADS_BRANCHES_FILE"] = str(tmp_path / "branches.csv")
     land(house, day(1), day(2), day(3), day(4))
     remove(house, "appraisal", day(4))
     for kind in ("applicant", "appraisal"):
@@ -80,10 +80,8 @@ def test_days_that_have_landed_and_are_not_published_are_told(house: House) -> N
     assert f"Landed and not published yet: {day(2)}, {day(1)}." in result.output
 
 
-def test_windows_that_the_portal_deletes_or_had_begun_to_delete_are_told(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LEADS_START_DATE", str(day(30)))
+def test_windows_that_the_portal_deletes_or_had_begun_to_delete_are_told(house: House) -> None:
+    os.environ["LEADS_START_DATE"] = str(day(30))
     land(house, day(1))
     before = run("coverage", "--days", 30)
     land(house, day(30))
@@ -94,11 +92,9 @@ def test_windows_that_the_portal_deletes_or_had_begun_to_delete_are_told(
     assert f"6 windows partial\n  {deleted}\n" in after.output
 
 
-def test_branches_that_are_not_configured_are_named(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_branches_that_are_not_configured_are_named(house: House) -> None:
     land(house, day(1))
-    monkeypatch.setenv("LEADS_BRANCH_IDS", "101")
+    os.environ["LEADS_BRANCH_IDS"] = "101"
 
     said = run("coverage").output
 

@@ -3,6 +3,7 @@ nothing.
 """
 
 import json
+import os
 import subprocess
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -40,9 +41,8 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> House:
 
 
 @pytest.fixture
-def house(published: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+def house(published: House, tmp_path: Path) -> House:
     """A copy of it to work in."""
-    monkeypatch.chdir(tmp_path)
     return published.copied(tmp_path / "data")
 
 
@@ -76,10 +76,9 @@ def test_a_folder_without_settings_can_be_looked_at_and_stays_as_it_is(house: Ho
 
 @pytest.mark.parametrize("command", ["status", "verify", "acknowledge drift", "backup to"])
 def test_a_folder_that_does_not_exist_is_refused_in_the_same_words_and_not_made(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str
+    tmp_path: Path, command: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("LEADS_DATA_DIR", "mistyped")
+    os.environ["LEADS_DATA_DIR"] = "mistyped"
 
     said = refused(*command.split())
 
@@ -90,10 +89,9 @@ def test_a_folder_that_does_not_exist_is_refused_in_the_same_words_and_not_made(
 
 
 def test_doctor_and_the_commands_that_pull_name_the_settings_that_are_missing_and_make_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("LEADS_BASE_URL", "http://127.0.0.1:9")
+    os.environ["LEADS_BASE_URL"] = "http://127.0.0.1:9"
     missing = "LEADS_AUTH_URL, LEADS_CLIENT_ID, LEADS_CLIENT_SECRET, LEADS_BRANCH_IDS"
 
     assert f"Settings are missing: {missing}." in refused("backfill", "--last", "3d")
@@ -108,14 +106,14 @@ def test_doctor_and_the_commands_that_pull_name_the_settings_that_are_missing_an
 
 @pytest.mark.slow
 def test_a_backup_is_restored_without_any_settings_in_the_time_zone_of_its_folder(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: House,
 ) -> None:
     (house.folder / ".state" / "time_zone").write_text("Pacific/Auckland\n")
     house.land("applicant", [{"id": "noon", "createdAt": f"{YESTERDAY}T12:00Z"}], YESTERDAY)
     target = house.folder.parent / "target"
     restored = house.folder.parent / "restored"
     assert run("backup", target).exit_code == 0
-    monkeypatch.setenv("LEADS_DATA_DIR", str(restored))
+    os.environ["LEADS_DATA_DIR"] = str(restored)
 
     result = run("restore", target)
 

@@ -24,9 +24,7 @@ pytestmark = pytest.mark.filterwarnings(r"ignore::DeprecationWarning:dagster\.")
 @pytest.fixture
 def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The data folder of an installation in the test's own folder, whose portal doesn't answer."""
-    monkeypatch.chdir(tmp_path)
-    for name, value in FOR_ANY_COMMAND.items():
-        monkeypatch.setenv(name, value)
+    os.environ.update(FOR_ANY_COMMAND)
     impatient = partial(Service, policy=IMPATIENT)
     monkeypatch.setattr("leads_pipeline.orchestration.resources.Service", impatient)
     return tmp_path / "data"
@@ -52,11 +50,9 @@ def refused(*command: object) -> str:
 
 
 @pytest.mark.usefixtures("data")
-def test_a_disk_that_fills_up_during_a_run_is_told_in_our_sentence_alone(
-    small_disk: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_that_fills_up_during_a_run_is_told_in_our_sentence_alone(small_disk: Path) -> None:
     """Fault 109: Dagster's error with its SQL came first."""
-    monkeypatch.setenv("DAGSTER_HOME", str(small_disk / "home"))
+    os.environ["DAGSTER_HOME"] = str(small_disk / "home")
     (small_disk / "fill").write_bytes(bytes(450_000))
 
     result = run("backfill", "--last", "1d")
@@ -82,11 +78,12 @@ def test_a_full_backup_target_is_named(data: Path, small_disk: Path) -> None:
 
 @pytest.mark.slow
 def test_nothing_takes_a_folder_for_whole_whose_restore_found_the_disk_full(
-    healthy: Path, small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    healthy: Path, small_disk: Path, tmp_path: Path
 ) -> None:
     assert run("backup", tmp_path / "backups").exit_code == 0
-    monkeypatch.setenv("LEADS_DATA_DIR", str(small_disk / "data"))
-    monkeypatch.setenv("DAGSTER_HOME", str(healthy.with_name("home")))
+    os.environ.update(
+        LEADS_DATA_DIR=str(small_disk / "data"), DAGSTER_HOME=str(healthy.with_name("home"))
+    )
     said = refused("restore", tmp_path / "backups")
     assert f"The disk of {small_disk}/data is full: the backup needs about " in said
 

@@ -5,6 +5,7 @@ Doesn't belong here: the wheel. `make wheel` tries it where nothing of the check
 """
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -38,16 +39,14 @@ def me(portal: Newcomer, tmp_path: Path) -> Newcomer:
 
 
 def test_an_env_file_may_be_written_in_any_editor_and_gives_way_to_what_the_shell_fills_in(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     (tmp_path / ".env").write_text(
         "export LEADS_TIMEZONE=Europe/London\nexport LEADS_MAX_CONCURRENCY=4\n",
         encoding="utf-8-sig",
         newline="\r\n",
     )
-    monkeypatch.setenv("LEADS_TIMEZONE", " ")
-    monkeypatch.setenv("LEADS_MAX_CONCURRENCY", "6")
+    os.environ.update(LEADS_TIMEZONE=" ", LEADS_MAX_CONCURRENCY="6")
 
     shown = json.loads(run("settings", "--json").stdout)
 

@@ -132,13 +132,11 @@ def test_the_sensor_of_the_company_starts_its_job_once_after_each_publication(
 
 
 @pytest.mark.slow
-def test_dbt_builds_its_model_on_the_published_leads_and_tests_it(
-    company: Company, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dbt_builds_its_model_on_the_published_leads_and_tests_it(company: Company) -> None:
     installed = run(commands("dbt-venv"), company.folder, dict(os.environ))
     if installed.returncode:
         pytest.skip("dbt can't be installed here by pip")
-    monkeypatch.setenv("PATH", f"{company.folder}/dbt-venv/bin{os.pathsep}{os.environ['PATH']}")
+    os.environ["PATH"] = f"{company.folder}/dbt-venv/bin{os.pathsep}{os.environ['PATH']}"
     company.pull()
     company.publish()
 

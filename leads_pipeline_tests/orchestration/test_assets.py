@@ -1,5 +1,6 @@
 """What the assets publish and say, in real runs against the simulator."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -70,10 +71,8 @@ def test_a_run_records_each_own_table_that_it_made_also_of_files_that_came_after
     assert materializations(here, "wrong") == {}
 
 
-def test_a_proxys_password_does_not_get_into_dagsters_records(
-    here: Installation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HTTPS_PROXY", "http://agent:hunter2/x@proxy.example:3128")
+def test_a_proxys_password_does_not_get_into_dagsters_records(here: Installation) -> None:
+    os.environ["HTTPS_PROXY"] = "http://agent:hunter2/x@proxy.example:3128"
 
     assert not here.pull({here.key(2)}).success
 

@@ -76,23 +76,22 @@ def test_no_secret_is_in_what_the_ui_is_told(tmp_path: Path) -> None:
 
 
 def test_dagster_without_a_home_is_told_what_it_will_forget(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setenv("LEADS_DATA_DIR", str(tmp_path))
+    os.environ["LEADS_DATA_DIR"] = str(tmp_path)
     defs()
     assert "leads-pipeline dev" in caplog.text
 
     caplog.clear()
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    os.environ["DAGSTER_HOME"] = str(tmp_path)
     defs()
     assert caplog.text == ""
 
 
 def test_loading_writes_nothing_and_the_first_sensor_remembers_the_first_day(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    monkeypatch.setenv("LEADS_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
+    os.environ.update(LEADS_DATA_DIR=str(tmp_path / "data"), DAGSTER_HOME=str(tmp_path))
     loaded = defs()
     repository = loaded.get_repository_def()
     assert list(tmp_path.iterdir()) == []

@@ -2,6 +2,7 @@
 asked for.
 """
 
+import os
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -132,9 +133,7 @@ def test_nothing_runs_before_somebody_starts_it(loaded: Definitions) -> None:
 
 
 @pytest.mark.usefixtures("here")
-def test_a_code_location_that_serve_did_not_start_runs_nothing_by_itself(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_code_location_that_serve_did_not_start_runs_nothing_by_itself() -> None:
     """Fault 104: a company's staging copy of the workspace pulled as well."""
 
     def running() -> set[str]:
@@ -144,7 +143,7 @@ def test_a_code_location_that_serve_did_not_start_runs_nothing_by_itself(
         return {one.name for one in both if one.default_status in is_running}
 
     assert running() == {*NEEDED, "pull_inventory_daily", "alert", "deliver", "mail_report"}
-    monkeypatch.delenv(SERVED)
+    del os.environ[SERVED]
     assert running() == set()
 
 

@@ -112,15 +112,13 @@ def test_a_dagster_yaml_that_exists_is_neither_read_nor_changed(tmp_path: Path) 
     assert file.read_bytes() == b"\xff"
 
 
-def test_a_dagster_yaml_that_dagster_refuses_is_told_without_its_password(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dagster_yaml_that_dagster_refuses_is_told_without_its_password(tmp_path: Path) -> None:
     (tmp_path / "dagster.yaml").write_text(
         "storage: {postgres: {postgres_url: hidden-secret, no_such_key: 1}}\n"
     )
-    monkeypatch.setenv("DAGSTER_HOME", str(tmp_path))
-    monkeypatch.setenv("LEADS_DATA_DIR", str(tmp_path / "data"))
-    monkeypatch.setenv("LEADS_BRANCH_IDS", "101")
+    os.environ.update(
+        DAGSTER_HOME=str(tmp_path), LEADS_DATA_DIR=str(tmp_path / "data"), LEADS_BRANCH_IDS="101"
+    )
     with (
         pytest.raises(SettingsError, match=r"Dagster refuses .*/dagster\.yaml") as error,
         Session.opened(),

@@ -400,13 +400,11 @@ def test_an_unexpected_exception_reaches_the_consumer() -> None:
         outcomes(leads_client(handler), 5)
 
 
-def test_a_netrc_file_never_replaces_the_token(
-    raw_server: RawServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_netrc_file_never_replaces_the_token(raw_server: RawServer, tmp_path: Path) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login somebody password else\n")
     netrc.chmod(0o600)
-    monkeypatch.setenv("NETRC", str(netrc))
+    os.environ["NETRC"] = str(netrc)
     raw_server.script = respond(BODY)
 
     answer_of(socket_client(raw_server.url))
@@ -475,11 +473,12 @@ def test_headers_that_come_byte_by_byte_hold_neither_an_alert_nor_the_night(
 
 @pytest.mark.parametrize("entry", ["fd07:b51a:cc66:f0::/64", "[::1]"])
 def test_an_entry_of_no_proxy_that_httpx_cannot_read_changes_nothing(
-    entry: str, raw_server: RawServer, monkeypatch: pytest.MonkeyPatch
+    entry: str, raw_server: RawServer
 ) -> None:
     """Fault 79: OrbStack sets such a network, and each request failed. So it did for `[::1]`."""
-    monkeypatch.setenv("HTTP_PROXY", raw_server.url)
-    monkeypatch.setenv("NO_PROXY", f"{entry},{urlsplit(raw_server.url).hostname}")
+    os.environ.update(
+        HTTP_PROXY=raw_server.url, NO_PROXY=f"{entry},{urlsplit(raw_server.url).hostname}"
+    )
     raw_server.script = respond(BODY)
 
     assert answer_of(socket_client(NO_SUCH_HOST))
@@ -514,10 +513,10 @@ def test_too_few_descriptors_are_not_taken_for_a_fault_of_the_network() -> None:
     ],
 )
 def test_nothing_of_a_proxys_password_is_in_an_error(
-    proxy: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
+    proxy: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     caplog.set_level(logging.INFO)
-    monkeypatch.setenv("ALL_PROXY", proxy)
+    os.environ["ALL_PROXY"] = proxy
     portal = "https://127.0.0.1:1"
     tokens = Tokens(replace(CREDENTIALS, token_url=portal), tmp_path / "tokens")
 
@@ -546,9 +545,9 @@ def raised_by(ask: Callable[[], object]) -> LeadsPipelineError:
 
 @pytest.mark.parametrize("scheme", ["https", "http"])
 def test_a_proxy_that_wants_another_password_is_told_without_its_words(
-    scheme: str, raw_server: RawServer, monkeypatch: pytest.MonkeyPatch
+    scheme: str, raw_server: RawServer
 ) -> None:
-    monkeypatch.setenv("ALL_PROXY", raw_server.url.replace("//", "//agent:hunter2@"))
+    os.environ["ALL_PROXY"] = raw_server.url.replace("//", "//agent:hunter2@")
     raw_server.script = raw(
         b"HTTP/1.1 407 No hunter2 for agent\r\nContent-Length: 7\r\n\r\nhunter2"
     )

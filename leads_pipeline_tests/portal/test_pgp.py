@@ -73,7 +73,7 @@ def test_a_message_and_a_locked_key_that_gpg_2_4_made_open(mode: str) -> None:
 
 
 def test_gpg_gets_no_secret_as_an_argument_and_nothing_of_it_is_left(
-    message: bytes, key: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    message: bytes, key: bytes, tmp_path: Path
 ) -> None:
     """Other users can read the arguments of a process."""
     gpg = Path(shutil.which("gpg") or "")
@@ -81,7 +81,7 @@ def test_gpg_gets_no_secret_as_an_argument_and_nothing_of_it_is_left(
     noting.write_text(f'#!/bin/sh\necho "$@" >> {tmp_path}/arguments\nexec {gpg} "$@"\n')
     noting.chmod(0o700)
     (tmp_path / "gpgconf").symlink_to(gpg.with_name("gpgconf"))
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    os.environ["PATH"] = f"{tmp_path}:{os.environ['PATH']}"
 
     pgp.decrypt(message, key, PASSPHRASE)
 
@@ -106,9 +106,9 @@ def command_lines() -> str:
 
 
 def test_a_missing_gpg_is_told_with_both_ways_out(
-    message: bytes, key: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    message: bytes, key: bytes, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
+    os.environ["PATH"] = str(tmp_path)
     told = refusal(message, key)
     assert "apt install gnupg" in told
     assert "LEADS_CLIENT_SECRET_FILE" in told

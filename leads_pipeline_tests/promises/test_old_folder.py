@@ -6,6 +6,7 @@ The program that made it is in the history of this folder.
 
 import json
 import lzma
+import os
 import tarfile
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -89,11 +90,9 @@ def old(tmp_path: Path) -> Old:
     return Old(tmp_path / "data", **json.loads((tmp_path / "truth.json").read_text()))
 
 
-def test_dagster_starts_with_a_dagster_yaml_of_1de0322e_and_keeps_its_events(
-    old: Old, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dagster_starts_with_a_dagster_yaml_of_1de0322e_and_keeps_its_events(old: Old) -> None:
     home = old.data / ".dagster"
-    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    os.environ["DAGSTER_HOME"] = str(home)
 
     with DagsterInstance.from_config(str(home)) as instance:
         instance.report_engine_event("started", run_id="a-run", job_name="pull_leads")

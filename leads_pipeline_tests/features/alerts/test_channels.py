@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
@@ -208,11 +209,11 @@ def test_a_server_of_another_machine_needs_tls_unless_the_address_says_none(mail
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
 @pytest.mark.parametrize("is_trusted", [True, False])
 def test_starttls_trusts_the_authorities_of_ssl_cert_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_trusted: bool
+    tmp_path: Path, *, is_trusted: bool
 ) -> None:
     context = unknown_authority(tmp_path)
     if is_trusted:
-        monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "certificate.pem"))
+        os.environ["SSL_CERT_FILE"] = str(tmp_path / "certificate.pem")
 
     with mail_server(tls_context=context, require_starttls=True) as sink:
         is_sent, trouble = mailed(f"smtp://alerts:p%40ss@{sink.host}")
@@ -231,9 +232,8 @@ def alert_test(**variables: str) -> Result:
 
 
 def test_the_command_tries_every_channel_and_the_heartbeat(
-    web: WebSink, mail: MailSink, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    web: WebSink, mail: MailSink, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     mail.answers = {IT: "550 no such user"}
 
     result = alert_test(

@@ -1,5 +1,6 @@
 """A store that doesn't do what landing needs is refused, and nothing is kept there."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +54,12 @@ class Careless(QuietHandler):
 
 
 def test_no_lead_goes_to_a_bucket_that_replaces_objects(
-    moto: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    moto: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Careless, "behind", moto)
-    monkeypatch.chdir(tmp_path)
     with serving(Careless) as address, running(Config(branches=1, leads_per_day=2)) as portal:
         bucket = new_bucket(address)
-        for name, value in {**portal.environment(), "LEADS_DATA_DIR": bucket}.items():
-            monkeypatch.setenv(name, value)
+        os.environ.update({**portal.environment(), "LEADS_DATA_DIR": bucket})
 
         result = run("backfill", "--last", "1d")
 

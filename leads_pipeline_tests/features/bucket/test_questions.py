@@ -1,9 +1,9 @@
 """What `doctor` asks if a bucket has the data."""
 
+import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pytest
 from dagster import DagsterInstance
 
 from leads_pipeline.features.bucket.questions import questions
@@ -30,12 +30,10 @@ def asked(settings: Settings, folder: Path, bucket: FolderStore | None) -> dict[
     return {one.check: one for one in questions(facts)}
 
 
-def test_with_a_bucket_the_pool_of_pulls_needs_the_limit_1(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_with_a_bucket_the_pool_of_pulls_needs_the_limit_1(tmp_path: Path) -> None:
     """Fault 106: only our own dagster.yaml set it, and nothing said so."""
     home = tmp_path / "home"
-    monkeypatch.setenv("DAGSTER_HOME", str(home))
+    os.environ["DAGSTER_HOME"] = str(home)
     settings = Settings.from_variables({"DAGSTER_HOME": str(home)})
 
     def pool() -> Seen:
@@ -62,9 +60,8 @@ def test_a_bucket_is_tried_and_its_clock_compared(tmp_path: Path) -> None:
     assert store(LateStore(tmp_path / "store")).light is Light.YELLOW
 
 
-def test_doctor_asks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("LEADS_DATA_DIR", (tmp_path / "store").as_uri())
+def test_doctor_asks_it(tmp_path: Path) -> None:
+    os.environ["LEADS_DATA_DIR"] = (tmp_path / "store").as_uri()
     said = run("doctor").output
     assert "Dagster pool: " in said
     assert "object store: " in said

@@ -1,5 +1,6 @@
 """The component in a project of `dg`: found, scaffolded, checked, twice in one project."""
 
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -43,8 +44,7 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         (folder / "__init__.py").touch()
     (tmp_path / "pyproject.toml").write_text(PYPROJECT)
     monkeypatch.syspath_prepend(str(tmp_path / "src"))
-    monkeypatch.setenv("LEADS_CLIENT_ID", "me")
-    monkeypatch.setenv("LEADS_CLIENT_SECRET", "s3cret")
+    os.environ.update(LEADS_CLIENT_ID="me", LEADS_CLIENT_SECRET="s3cret")
 
     yield tmp_path
 
@@ -165,7 +165,7 @@ def test_a_variable_of_the_environment_is_taken_as_it_is_wherever_it_stands(
         return Definitions()
 
     monkeypatch.setattr(LeadsPipelineComponent, "build_defs", build_defs)
-    monkeypatch.setenv("A_SECRET", secret)
+    os.environ["A_SECRET"] = secret
     of_both = "{{ env.A_SECRET }}, {{ env('A_TEAM', '1_0') }}"
     change(
         scaffold(project, "agency"),

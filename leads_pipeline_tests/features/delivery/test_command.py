@@ -1,6 +1,7 @@
 """The command `deliver`, against an endpoint on a socket."""
 
 import json
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,20 +21,21 @@ Applied = dict[str, dict[str, Any]]
 
 
 @pytest.fixture
-def house(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+def house(tmp_path: Path) -> House:
     house = House(tmp_path / "data")
     house.land("applicant", [lead(1), lead(2)])
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("LEADS_DATA_DIR", str(house.folder))
-    monkeypatch.setenv("LEADS_DELIVERY_FROM", str(DAY))
-    monkeypatch.setenv("LEADS_DELIVERY_SECRET", crm.SECRET)
+    os.environ.update(
+        LEADS_DATA_DIR=str(house.folder),
+        LEADS_DELIVERY_FROM=str(DAY),
+        LEADS_DELIVERY_SECRET=crm.SECRET,
+    )
     return house
 
 
 @pytest.fixture
-def applied(house: House, monkeypatch: pytest.MonkeyPatch) -> Iterator[Applied]:  # noqa: ARG001 - it sets variables
+def applied(house: House) -> Iterator[Applied]:  # noqa: ARG001 - it sets variables
     with crm.running() as (address, found):
-        monkeypatch.setenv("LEADS_DELIVERY_URL", address)
+        os.environ["LEADS_DELIVERY_URL"] = address
         yield found
 
 
@@ -50,8 +52,8 @@ def test_leads_are_delivered_and_the_command_ends_well(applied: Applied) -> None
 
 
 @pytest.mark.usefixtures("house")
-def test_what_is_left_is_told_and_listed_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LEADS_DELIVERY_URL", "http://127.0.0.1:9/nobody")
+def test_what_is_left_is_told_and_listed_with_its_reason() -> None:
+    os.environ["LEADS_DELIVERY_URL"] = "http://127.0.0.1:9/nobody"
 
     result = run("deliver")
     assert ended(result) == (1, "Delivered to 127.0.0.1: 0. Left: 2.")
@@ -85,7 +87,7 @@ def test_a_replay_is_of_a_lead_a_branch_or_a_kind(
     assert {one["data"]["lead_id"] for one in applied.values()} == ids
 
 
-def test_a_retry_says_what_it_did(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_retry_says_what_it_did(house: House) -> None:
     """Fault 113."""
 
     class Gone(QuietHandler):
@@ -94,13 +96,13 @@ def test_a_retry_says_what_it_did(house: House, monkeypatch: pytest.MonkeyPatch)
             self.end_headers()
 
     with serving(Gone) as address:
-        monkeypatch.setenv("LEADS_DELIVERY_URL", address)
+        os.environ["LEADS_DELIVERY_URL"] = address
         run("deliver")
         said = run("deliver", "retry").stdout
     assert "answered 410, and is asked again. 2 waiting versions of leads are sent at once." in said
 
     with crm.running() as (address, _):
-        monkeypatch.setenv("LEADS_DELIVERY_URL", address)
+        os.environ["LEADS_DELIVERY_URL"] = address
         run("deliver")
     house.land("applicant", [lead(1, email="")])
     run("deliver")
@@ -111,9 +113,7 @@ def test_a_retry_says_what_it_did(house: House, monkeypatch: pytest.MonkeyPatch)
 REFUSED = b'{"errors": [{"code": "DUPLICATE_VALUE", "message": "Jane Quill is here"}]}'
 
 
-def test_the_story_of_a_lead_says_when_it_was_sent_and_what_was_answered(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_story_of_a_lead_says_when_it_was_sent_and_what_was_answered(house: House) -> None:
     """Fault 116."""
 
     class Api(QuietHandler):
@@ -125,10 +125,10 @@ def test_the_story_of_a_lead_says_when_it_was_sent_and_what_was_answered(
             self.wfile.write(REFUSED)
 
     with serving(Api) as address:
-        monkeypatch.setenv("LEADS_DELIVERY_URL", address)
+        os.environ["LEADS_DELIVERY_URL"] = address
         run("deliver")
     with crm.running() as (address, _):
-        monkeypatch.setenv("LEADS_DELIVERY_URL", address)
+        os.environ["LEADS_DELIVERY_URL"] = address
         run("deliver", "--now")
 
     said = run("deliver", "log", "applicant/lead-1").stdout

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -252,10 +253,9 @@ def test_an_outcome_outlives_the_ledger_s_lead_and_an_erasure_finds_it(here: Her
     assert b"lead-1" not in ledger_path(here.house.folder, "alto").read_bytes()
 
 
-def test_the_command_asks_and_says_what_failed(here: Here, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_asks_and_says_what_failed(here: Here) -> None:
     variables = {**here.destinations.variables, "LEADS_DATA_DIR": str(here.house.folder)}
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+    os.environ.update(variables)
     here.deliver(lead(1))
     here.alto.decide("100", "Accepted", here.house.now)
 

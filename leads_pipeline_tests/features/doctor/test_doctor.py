@@ -43,11 +43,8 @@ def simulator() -> Iterator[Simulator]:
 
 
 @pytest.fixture
-def variables(
-    simulator: Simulator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> dict[str, str]:
+def variables(simulator: Simulator, tmp_path: Path) -> dict[str, str]:
     """An installation with all that doctor asks for, and nothing pulled yet."""
-    monkeypatch.chdir(tmp_path)  # away from the developer's own .env
     folder = tmp_path / "data"
     folder.mkdir(mode=0o700)
     return {

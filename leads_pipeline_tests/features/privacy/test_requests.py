@@ -59,7 +59,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> House:
 
 
 @pytest.fixture
-def desk(published: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> House:
+def desk(published: House, tmp_path: Path) -> House:
     """A copy of that folder. The commands work on it."""
     house = published.copied(tmp_path / "data")
     variables = {
@@ -70,8 +70,7 @@ def desk(published: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> H
         "LEADS_START_DATE": house.first_day.isoformat(),
         "LEADS_TIMEZONE": "Europe/London",
     }
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
+    os.environ.update(variables)
     return house
 
 

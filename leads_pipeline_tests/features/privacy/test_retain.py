@@ -1,6 +1,7 @@
 """The agency's own retention: old leads become anonymous, and figures stay."""
 
 import json
+import os
 import re
 import shutil
 from datetime import date, datetime, timedelta
@@ -200,17 +201,15 @@ def test_a_retention_whose_clock_ran_ahead_cuts_nothing_that_lands_later(house: 
     assert house.leads("applicant")["new"]["contact_email"] == f"bob2.{PLANTED}@people.example"
 
 
-def test_without_a_retention_or_the_portal_s_clock_the_command_cuts_nothing(
-    house: House, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_a_retention_or_the_portal_s_clock_the_command_cuts_nothing(house: House) -> None:
     house.land("applicant", [lead("old", "ann1")])
     before = house.raw("applicant")
-    monkeypatch.setenv("LEADS_DATA_DIR", str(house.folder))
-    monkeypatch.setenv("LEADS_BRANCH_IDS", "101")
-    monkeypatch.setenv("LEADS_BASE_URL", NOBODY)
+    os.environ.update(
+        LEADS_DATA_DIR=str(house.folder), LEADS_BRANCH_IDS="101", LEADS_BASE_URL=NOBODY
+    )
 
     assert "kept as they are" in run("privacy", "retain").stderr
-    monkeypatch.setenv("LEADS_KEEP_PERSONAL_DAYS", "35")
+    os.environ["LEADS_KEEP_PERSONAL_DAYS"] = "35"
     assert run("privacy", "retain").exit_code != 0
 
     assert house.raw("applicant") == before

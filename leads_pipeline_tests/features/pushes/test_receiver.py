@@ -319,10 +319,7 @@ def test_the_command_receives_until_it_is_told_to_stop_and_logs_what_it_refuses(
     assert SECRET_TEXT not in said + rest + errors
 
 
-def test_the_command_does_not_start_without_a_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_command_does_not_start_without_a_key() -> None:
 
     result = run("receive", "--port", "0")
 

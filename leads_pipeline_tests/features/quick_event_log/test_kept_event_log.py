@@ -2,6 +2,7 @@
 reads.
 """
 
+import os
 import sqlite3
 import subprocess
 import sys
@@ -186,11 +187,9 @@ def test_a_log_that_another_program_locks_for_a_while_loses_nothing(tmp_path: Pa
     assert [row[1:] for row in after[len(before) :]] == [row[1:] for row in before]
 
 
-def test_in_postgres_a_run_is_recorded_over_connections_that_stay_open(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_in_postgres_a_run_is_recorded_over_connections_that_stay_open(tmp_path: Path) -> None:
     with running_postgres() as postgres:
-        monkeypatch.setenv("LEADS_DAGSTER_POSTGRES_URL", postgres.url)
+        os.environ["LEADS_DAGSTER_POSTGRES_URL"] = postgres.url
         with home(tmp_path / "home", POSTGRES_YAML) as instance:
             record(instance, RUN)
             storage: Any = instance.event_log_storage
@@ -202,9 +201,7 @@ def test_in_postgres_a_run_is_recorded_over_connections_that_stay_open(
                 assert connection.exec_driver_sql("select pg_backend_pid()").scalar() == own
             assert set(instance.get_materialized_partitions(AssetKey("windows"))) == {"b", "c"}
             instance.event_log_storage.dispose()
-        monkeypatch.setenv(
-            "LEADS_DAGSTER_POSTGRES_URL", postgres.url.replace(postgres.folder, "/nowhere")
-        )
+        os.environ["LEADS_DAGSTER_POSTGRES_URL"] = postgres.url.replace(postgres.folder, "/nowhere")
         with (
             pytest.raises(StorageError, match="can't be reached"),
             home(tmp_path / "other", POSTGRES_YAML),

@@ -21,10 +21,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_init_writes_an_env_file_a_unit_and_a_compose_file_for_their_owner_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     """Fault 110: a wheel had none of them."""
-    monkeypatch.chdir(tmp_path)
 
     assert run("init").exit_code == 0
 

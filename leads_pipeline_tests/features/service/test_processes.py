@@ -1,17 +1,13 @@
 """What `serve` and `dev` give to the processes that they start."""
 
+import os
 from pathlib import Path
-
-import pytest
 
 from leads_pipeline.features.service.processes import runtime_folder, whole_paths
 from leads_pipeline.settings import Settings
 
 
-def test_a_process_that_works_elsewhere_gets_whole_paths(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_process_that_works_elsewhere_gets_whole_paths(tmp_path: Path) -> None:
     relative = {
         "LEADS_PRIVACY_DIR": "list",
         "LEADS_BRANCHES_FILE": "names.csv",
@@ -27,10 +23,8 @@ def test_a_process_that_works_elsewhere_gets_whole_paths(
     assert whole_paths(of_a_store) == {"LEADS_WORK_DIR": str(tmp_path / "copy")}
 
 
-def test_a_folder_of_systemd_that_is_not_there_is_passed_over(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("RUNTIME_DIRECTORY", str(tmp_path / "gone"))
+def test_a_folder_of_systemd_that_is_not_there_is_passed_over(tmp_path: Path) -> None:
+    os.environ["RUNTIME_DIRECTORY"] = str(tmp_path / "gone")
 
     with runtime_folder(tmp_path) as folder:
         assert folder.is_dir()
