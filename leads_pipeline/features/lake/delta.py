@@ -59,16 +59,14 @@ _SMALL_WRITERS: Final = WriterProperties(
 )
 
 
-def write_delta(folder: Path, store: Store) -> dict[str, int]:
+def write_delta(folder: Path, store: Store) -> None:
     """Have the store's Delta tables hold the tables of leads as published.
 
-    Return the days written, by table that changed. `folder` is the data folder. The caller holds
-    the lock of publications. Raises StorageError.
+    `folder` is the data folder. The caller holds the lock of publications. Raises StorageError.
     """
     remove_tables(folder)
     file = (folder / WAREHOUSE_FILE).resolve()
     editions_here = {number_of(edition) for edition in file.parent.glob("leads-*.duckdb")}
-    written: dict[str, int] = {}
 
     with attached(folder, file) as db, _readable_by_group():
         publications = dict(
@@ -98,11 +96,9 @@ def write_delta(folder: Path, store: Store) -> dict[str, int]:
                     number_of(file),
                     is_whole=is_whole,
                 )
-                written[table.name] = len(days)
 
     names = tuple(f"{TABLES}/{table.name}/" for table in lead_tables())
     store.delete([key for key in store.list(f"{TABLES}/") if not key.startswith(names)])
-    return written
 
 
 def _write(

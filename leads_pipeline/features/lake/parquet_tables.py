@@ -49,24 +49,22 @@ _AS_TEXT: Final = ("uuid", "json")
 _LEADS_OF: Final = {table: kind.table for kind in LEAD_KINDS for table in kind.tables}
 
 
-def write_tables(folder: Path) -> int | None:
+def write_tables(folder: Path) -> None:
     """Have data/tables hold the tables of leads as published.
 
-    Return the days written, None if data/tables has them already. `folder` is the data folder. Days
-    that have changed since the tree before are written. The others are hard links to it. The
-    caller holds the lock of publications. Raises StorageError.
+    `folder` is the data folder. Days that have changed since the tree before are written. The
+    others are hard links to it. The caller holds the lock of publications. Raises StorageError.
     """
-    days = _write_tree(folder)
+    _write_tree(folder)
     trees = folder / ".versions"
     kept = {number_of(edition) for edition in trees.glob("leads-*.duckdb")}
     for tree in trees.glob(f"{TABLES}-*"):
         if number_of(tree) not in kept:
             with storing(tree):
                 shutil.rmtree(tree)
-    return days
 
 
-def _write_tree(folder: Path) -> int | None:
+def _write_tree(folder: Path) -> None:
     path = folder / TABLES
     trees = folder / ".versions"
     file = (folder / WAREHOUSE_FILE).resolve()
@@ -74,7 +72,7 @@ def _write_tree(folder: Path) -> int | None:
     before = number_of(path.resolve()) if path.is_symlink() and path.exists() else 0
 
     if edition_number == before:
-        return None
+        return
 
     draft = trees / f"{TABLES}-draft"
     with storing(path):
@@ -94,8 +92,6 @@ def _write_tree(folder: Path) -> int | None:
         draft.rename(tree)
         sync(trees)
         _replace_link(path, tree)
-
-    return len(touched)
 
 
 def count_rows(table: Path) -> int | None:
