@@ -5,15 +5,12 @@ import signal
 import socket
 import subprocess
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
-from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
 from leads_pipeline.features.service.alone import alone
 from leads_pipeline.raw.data_folder import DataFolder
-from leads_pipeline.raw.names import Place
 from leads_pipeline.settings import THIS_MACHINE
 from leads_pipeline.simulator.faults import Then
 from leads_pipeline.warehouse.published import LeadsFile
@@ -187,24 +184,6 @@ def test_a_backfill_that_cannot_be_meant_is_refused(data: DataFolder) -> None:
     os.environ["LEADS_BASE_URL"] = "https://leads.portal.example"
     assert "Name the days" in refused("backfill", "--move-demo")
     assert not (data.folder / "demo").exists()
-
-
-@pytest.mark.slow
-def test_pushed_leads_that_are_not_published_are_told_and_published_by_the_next_backfill(
-    here: Installation,
-) -> None:
-    place = Place(APPLICANT, here.day(4), "branch-101")
-    pushed = ReceivedLead("pushed", f'{{"id": "pushed", "createdAt": "{here.day(4)}T12:00Z"}}')
-    here.data.raw.add(place, [pushed], datetime.now(UTC))
-
-    told = run("coverage", "--days", 1)
-    assert told.exit_code == 1
-    assert f"Landed and not published yet: {here.day(4)}" in told.output
-
-    run("backfill", "--from", here.day(2), "--to", here.day(2), "--scope", "branch-101")
-    leads = "select lead_id from applicant_leads where lead_id = 'pushed'"
-    assert LeadsFile(here.data).query(leads)[1] == [("pushed",)]
-    assert "not published" not in run("coverage", "--days", 1).output
 
 
 # --- what can't work ------------------------------------------------------------------------------

@@ -1,6 +1,5 @@
 """What the assets publish and say, in real runs against the simulator."""
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -69,14 +68,3 @@ def test_a_run_records_each_own_table_that_it_made_also_of_files_that_came_after
     assert [*materializations(here, "names").values()] == [{"dagster/row_count": 2}]
     assert [*materializations(here, "later").values()] == [{"dagster/row_count": 1}]
     assert materializations(here, "wrong") == {}
-
-
-def test_a_proxys_password_does_not_get_into_dagsters_records(here: Installation) -> None:
-    os.environ["HTTPS_PROXY"] = "http://agent:hunter2/x@proxy.example:3128"
-
-    assert not here.pull({here.key(2)}).success
-
-    files = [path for path in Path(here.environment["DAGSTER_HOME"]).rglob("*") if path.is_file()]
-    records = b"".join(path.read_bytes() for path in files)
-    assert b"HTTPS_PROXY" in records
-    assert b"hunter2" not in records

@@ -43,6 +43,7 @@ SLACK = "canarySlack04cd"
 HEARTBEAT = "canaryHeartbeat6e2f"
 MAIL_PASSWORD = "canaryMail2d9a"
 WRONG_MAIL_PASSWORD = "canaryWrongMail55fe"
+PROXY_PASSWORD = "canaryProxy7d31"
 SECRETS: Final = (
     SECRET,
     TOKEN,
@@ -56,6 +57,7 @@ SECRETS: Final = (
     HEARTBEAT,
     MAIL_PASSWORD,
     WRONG_MAIL_PASSWORD,
+    PROXY_PASSWORD,
 )
 
 EMAIL = "canaryemail77@person.example"
@@ -411,5 +413,9 @@ def use(here: Workplace) -> None:
     dagster = str(Path(sys.executable).with_name("dagster"))
     home = {"DAGSTER_HOME": str(here.folder / "data" / ".dagster")}
     here.run(dagster, "sensor", "preview", ALERTING, "-m", "leads_pipeline.definitions", **home)
-    here.run(*backfill, LEADS_CLIENT_SECRET_PGP_FILE="", LEADS_CLIENT_SECRET=WRONG_SECRET)
+    proxy = {"HTTPS_PROXY": f"http://agent:{PROXY_PASSWORD}/x@proxy.example:3128"}
+    wrong = {"LEADS_CLIENT_SECRET_PGP_FILE": "", "LEADS_CLIENT_SECRET": WRONG_SECRET}
+    for command in (backfill, (PROGRAM, "doctor")):
+        here.run(*command, **wrong)
+        here.run(*command, **proxy)
     here.run(*backfill, LEADS_PGP_PASSPHRASE=WRONG_PASSPHRASE)

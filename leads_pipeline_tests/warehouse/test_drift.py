@@ -1,12 +1,9 @@
 """Drift as one select: what the portal sends and the contract doesn't know, from three people on."""
 
-import json
-import re
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
-from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.warehouse.drift import DRIFT_DAYS, FindDrift
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, NOW, House
 from leads_pipeline_tests.support.publications import Folder
@@ -81,53 +78,6 @@ def test_what_is_declared_old_or_no_name_in_a_program_is_not_named(folder: Folde
     folder.raw.land(*from_people("def", {"old": 1}), day=old_day)
 
     assert [row[1] for row in drift(folder)] == ["ok"]
-
-
-def test_a_member_is_told_from_another_value(folder: Folder) -> None:
-    """Fault 87: an unknown member in the portal's form is a hint, a value in another form is a
-    warning.
-    """
-    new = {"listingDetails": {"propertyType": "PROPERTY_TYPE_NEW_1"}}
-    odd = {"listingDetails": {"propertyType": "PROPERTY_TYPE_new"}}
-    folder.raw.land(*from_people("abc", new, odd))
-
-    assert [(change, value) for change, _, value, *_ in drift(folder)] == [
-        ("new member", "PROPERTY_TYPE_NEW_1"),
-        ("new value", "PROPERTY_TYPE_new"),
-    ]
-
-
-# --- in the published file ------------------------------------------------------------------------
-
-
-PEOPLE = ("Ann Smith, 07700 900123", "ANN_SMITH", "smith@example.org", "URGENCY_Smith")
-
-
-def with_the_name_everywhere(person: str, number: int) -> str:
-    """A lead that has it as the name of fields, once and twice, at every depth, and as its
-    enumerations' members.
-    """
-    odd = dict.fromkeys(("intent", "consumerSituation", "leadSource", "urgency"), person)
-    details = f'{{"id":"1","{person}":[1],"propertyType":"{person}","pricing":{{"rentFrequency":"{person}"}}}}'
-    contact = {"email": "ann@example.org", person: {person: 1}}
-    return (
-        json.dumps({"id": f"{PEOPLE.index(person)}-{number}", **odd, "contact": contact})[:-1]
-        + f',"{person}":1,"{person}":2,"listingDetails":{details},"propertyDetails":{details}'
-        + f',"viewingTimes":[{{"{person}":{{"a":1}}}},{{"{person}":1,"{person}":2}}]}}'
-    )
-
-
-def test_what_one_person_has_sent_is_shown_in_no_drift_no_mart_and_no_report(house: House) -> None:
-    leads = [with_the_name_everywhere(person, number) for person in PEOPLE for number in range(9)]
-    house.land("applicant", leads)
-    house.land("appraisal", leads)
-    house.publish()
-
-    of_leads = {table for kind in LEAD_KINDS for table in kind.tables}
-    others = {table: rows for table, rows in house.tables().items() if table not in of_leads}
-    assert not re.search("(?i)smith", str(others))
-    assert house.query("select distinct source from mart_leads_daily") == [("…",)]
-    assert not re.search("(?i)ann_?smith|smith@", house.report())
 
 
 def test_a_value_that_python_can_hardly_hold_costs_no_publication(house: House) -> None:

@@ -166,21 +166,6 @@ def test_a_secret_that_was_pasted_with_more_is_told_and_never_shown(
     assert not any("made-up" in message for message in seen.messages.values())
 
 
-def test_no_secret_and_no_token_is_printed(variables: dict[str, str], tmp_path: Path) -> None:
-    wrong = "canary-wr0ng-secret"
-    proxy = f"http://agent:{wrong}/x@proxy.example:1"
-
-    printed = call(variables).output
-    printed += call(variables, LEADS_CLIENT_SECRET=wrong).output
-    printed += call(variables, HTTPS_PROXY=proxy).output
-
-    files = [*tmp_path.rglob("tokens/*.json")]
-    tokens = [json.loads(path.read_bytes())["access_token"] for path in files]
-    assert len(tokens) == 2
-    own = [variables["LEADS_CLIENT_SECRET"], variables["INVENTORY_CLIENT_SECRET"]]
-    assert [secret for secret in (wrong, *tokens, *own) if secret in printed] == []
-
-
 def missing() -> NoReturn:
     raise SettingsError("No secret.")
 
