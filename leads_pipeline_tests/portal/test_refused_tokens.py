@@ -16,6 +16,7 @@ from leads_pipeline.errors import LeadsPipelineError, RefusedError, TokenRefused
 from leads_pipeline.portal import ClientCredentials, LeadsClient, Service, Tokens
 from leads_pipeline.portal.http_library import httpx
 from leads_pipeline.portal.run import MAX_REFUSED_TOKENS
+from leads_pipeline.portal.tokens import LEAST_AGE_TO_REPLACE_SECONDS
 from leads_pipeline.portal.verdicts import verdict_on_refused_token
 from leads_pipeline.settings import AuthMethod, Secret
 from leads_pipeline_tests.support.fake_timing import FakeTiming
@@ -150,6 +151,21 @@ def test_a_token_server_that_is_down_for_ten_minutes_costs_no_window(tmp_path: P
 
     assert len(landed(portal.run(asked))) == 5
     assert len(portal.issued) == 2
+
+
+@pytest.mark.parametrize("refusal", [401, 403])
+def test_an_old_token_that_is_refused_is_replaced_once(tmp_path: Path, refusal: int) -> None:
+    portal = Portal(
+        tmp_path, accepts=lambda request: request.token == 2 or request.now < 30, refusal=refusal
+    )
+    asked = windows(branches=1, days=1)
+    portal.run(asked)
+    portal.timing.seconds = LEAST_AGE_TO_REPLACE_SECONDS + 1
+
+    for _ in range(2):
+        assert landed(portal.run(asked)) == asked
+    assert len(portal.issued) == 2
+    assert portal.requests == 4
 
 
 # --- clients that may not read everything ---------------------------------------------------------

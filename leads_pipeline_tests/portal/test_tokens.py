@@ -7,7 +7,6 @@ import sys
 import time
 import traceback
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,10 +17,8 @@ import pytest
 from leads_pipeline.errors import CredentialsError, LeadsPipelineError
 from leads_pipeline.portal import ClientCredentials, Tokens
 from leads_pipeline.portal.http_library import httpx
-from leads_pipeline.portal.run import Requests, RequestSpec, Service
-from leads_pipeline.portal.tokens import LEAST_AGE_TO_REPLACE_SECONDS, Token
+from leads_pipeline.portal.tokens import Token
 from leads_pipeline.settings import AuthMethod, Secret
-from leads_pipeline_tests.support.fake_timing import FakeTiming
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS
 from leads_pipeline_tests.support.raw_server import RawServer, respond
 
@@ -39,31 +36,22 @@ BODY = ClientCredentials(
     audience=SERVICE,
     scope="api/api_access",
 )
-SPEC = RequestSpec(path="/leads", parameters={}, about="a test", advice={})
 
 Handler = Callable[[httpx.Request], httpx.Response]
 
 
-class Portal:
-    """A token endpoint that numbers its tokens, and a data service that refuses some of them."""
+class TokenServer:
+    """A token endpoint that numbers its tokens, and the folder that processes keep them in."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.now = NOW
-        self.token_requests: list[httpx.Request] = []
-        self.sent_tokens: list[str] = []
-        self.refused_tokens: set[str] = set()
-        self.refusal = 401
+        self.requests: list[httpx.Request] = []
 
-    def token(self, request: httpx.Request) -> httpx.Response:
-        self.token_requests.append(request)
-        token = f"{TOKEN}-{len(self.token_requests)}"
+    def answer(self, request: httpx.Request) -> httpx.Response:
+        self.requests.append(request)
+        token = f"{TOKEN}-{len(self.requests)}"
         return httpx.Response(200, json={"access_token": token, "expires_in": LIFETIME_SECONDS})
-
-    def data(self, request: httpx.Request) -> httpx.Response:
-        token = request.headers["Authorization"].removeprefix(f"Bearer {TOKEN}-")
-        self.sent_tokens.append(token)
-        return httpx.Response(self.refusal if token in self.refused_tokens else 200, content=b"{}")
 
     def tokens(self, answer: Handler | None = None, **credentials: Any) -> Tokens:
         """The tokens of a process. The endpoint answers as `answer` says, if it is given."""
@@ -71,27 +59,13 @@ class Portal:
             replace(BODY, **credentials),
             self.folder,
             clock=lambda: self.now,
-            transport=httpx.MockTransport(answer or self.token),
+            transport=httpx.MockTransport(answer or self.answer),
         )
-
-    def ask(self, tokens: Tokens) -> str:
-        """Make a data request with these tokens. Return the reason if it failed."""
-        service = Service(
-            base_url=SERVICE,
-            tokens=tokens,
-            transport=httpx.MockTransport(self.data),
-            timing=FakeTiming().as_timing(),
-        )
-        try:
-            Requests(service).fetch(SPEC, bytes)
-        except LeadsPipelineError as error:
-            return error.reason
-        return ""
 
 
 @pytest.fixture
-def portal(tmp_path: Path) -> Portal:
-    return Portal(tmp_path / "state" / "tokens")
+def server(tmp_path: Path) -> TokenServer:
+    return TokenServer(tmp_path / "state" / "tokens")
 
 
 def number_of(token: Token) -> str:
@@ -107,10 +81,12 @@ def error_of(tokens: Tokens) -> LeadsPipelineError:
 # --- requests for a token -------------------------------------------------------------------------
 
 
-def test_the_body_form_sends_the_pair_and_the_audience_in_the_body_alone(portal: Portal) -> None:
-    portal.tokens().get()
+def test_the_body_form_sends_the_pair_and_the_audience_in_the_body_alone(
+    server: TokenServer,
+) -> None:
+    server.tokens().get()
 
-    [request] = portal.token_requests
+    [request] = server.requests
     assert request.method == "POST"
     assert str(request.url) == TOKEN_URL
     assert "Authorization" not in request.headers
@@ -122,10 +98,12 @@ def test_the_body_form_sends_the_pair_and_the_audience_in_the_body_alone(portal:
     }
 
 
-def test_the_basic_form_sends_the_pair_form_encoded_in_the_header_alone(portal: Portal) -> None:
-    portal.tokens(method=AuthMethod.BASIC).get()
+def test_the_basic_form_sends_the_pair_form_encoded_in_the_header_alone(
+    server: TokenServer,
+) -> None:
+    server.tokens(method=AuthMethod.BASIC).get()
 
-    [request] = portal.token_requests
+    [request] = server.requests
     scheme, _, encoded = request.headers["Authorization"].partition(" ")
     assert scheme == "Basic"
     assert base64.b64decode(encoded) == b"id%2F1+%C3%BC:canary-s3cret+b%3A%25%2B+c"
@@ -135,64 +113,41 @@ def test_the_basic_form_sends_the_pair_form_encoded_in_the_header_alone(portal: 
     }
 
 
-def test_a_scope_that_is_not_set_is_not_sent(portal: Portal) -> None:
-    portal.tokens(method=AuthMethod.BASIC, scope=None).get()
-
-    sent = parse_qs(portal.token_requests[0].content.decode(), keep_blank_values=True)
-    assert sent == {"grant_type": ["client_credentials"]}
-
-
 # --- a token's life -------------------------------------------------------------------------------
 
 
-def test_a_token_is_renewed_shortly_before_it_expires(portal: Portal) -> None:
-    tokens = portal.tokens()
+def test_a_token_is_renewed_shortly_before_it_expires(server: TokenServer) -> None:
+    tokens = server.tokens()
     tokens.get()
 
-    portal.now += LIFETIME_SECONDS - 61
+    server.now += LIFETIME_SECONDS - 61
     assert number_of(tokens.get()) == "1"
-    portal.now += 1
+    server.now += 1
     assert number_of(tokens.get()) == "2"
 
 
-def test_a_clock_that_was_set_back_makes_the_token_absent(portal: Portal) -> None:
-    tokens = portal.tokens()
+def test_a_clock_that_was_set_back_makes_the_token_absent(server: TokenServer) -> None:
+    tokens = server.tokens()
     tokens.get()
-    portal.now -= 86_400
+    server.now -= 86_400
 
     assert number_of(tokens.get()) == "2"
-
-
-# --- refused tokens; test_refused_tokens.py has more ----------------------------------------------
-
-
-@pytest.mark.parametrize("refusal", [401, 403])
-def test_an_old_token_that_is_refused_is_replaced_once(portal: Portal, refusal: int) -> None:
-    portal.refusal = refusal
-    portal.refused_tokens = {"1"}
-    tokens = portal.tokens()
-    tokens.get()
-    portal.now += LEAST_AGE_TO_REPLACE_SECONDS
-
-    assert portal.ask(tokens) == ""
-    assert portal.ask(tokens) == ""
-    assert portal.sent_tokens == ["1", "2", "2"]
 
 
 # --- answers of a token endpoint; test_answers_in_the_wild.py has more ----------------------------
 
 
-def test_after_a_refusal_the_endpoint_is_not_asked_again(portal: Portal) -> None:
-    tokens = portal.tokens(lambda _: httpx.Response(401, json={"error": "invalid_client"}))
+def test_after_a_refusal_the_endpoint_is_not_asked_again(server: TokenServer) -> None:
+    tokens = server.tokens(lambda _: httpx.Response(401, json={"error": "invalid_client"}))
 
     assert isinstance(error_of(tokens), CredentialsError)
     assert isinstance(error_of(tokens), CredentialsError)
     assert tokens.requests_made == 1
 
 
-def test_the_endpoint_s_wish_for_patience_is_passed_on(portal: Portal) -> None:
+def test_the_endpoint_s_wish_for_patience_is_passed_on(server: TokenServer) -> None:
     date = time.strftime("%a, %d %b %Y %H:%M:%S GMT", time.gmtime(NOW + 90))
-    tokens = portal.tokens(lambda _: httpx.Response(503, headers={"Retry-After": date}))
+    tokens = server.tokens(lambda _: httpx.Response(503, headers={"Retry-After": date}))
 
     assert error_of(tokens).retry_after_seconds == 90
 
@@ -226,12 +181,11 @@ for process in processes:
 """
 
 
-def test_eight_processes_that_start_cold_make_one_token_request(portal: Portal) -> None:
-    with closing(RawServer()) as server:
-        server.script = respond(b'{"access_token": "t"}', "Connection: close")
-        command = [sys.executable, "-c", PROCESSES, server.url, str(portal.folder)]
+def test_eight_processes_that_start_cold_make_one_token_request(raw_server: RawServer) -> None:
+    raw_server.script = respond(b'{"access_token": "t"}', "Connection: close")
+    command = [sys.executable, "-c", PROCESSES, raw_server.url, "tokens"]
 
-        result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
 
     assert result.stderr == ""
     assert sorted(result.stdout.splitlines()) == ["t 0"] * 7 + ["t 1"]
@@ -240,16 +194,16 @@ def test_eight_processes_that_start_cold_make_one_token_request(portal: Portal) 
 # --- the folder -----------------------------------------------------------------------------------
 
 
-def test_only_this_user_can_read_tokens(portal: Portal) -> None:
-    portal.folder.mkdir(parents=True, mode=0o755)
+def test_only_this_user_can_read_tokens(server: TokenServer) -> None:
+    server.folder.mkdir(parents=True, mode=0o755)
     before = os.umask(0)
     try:
-        portal.tokens().get()
+        server.tokens().get()
     finally:
         os.umask(before)
 
-    assert portal.folder.stat().st_mode & 0o777 == 0o700
-    assert {path.stat().st_mode & 0o777 for path in portal.folder.iterdir()} == {0o600}
+    assert server.folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o777 for path in server.folder.iterdir()} == {0o600}
 
 
 def open_for_others(path: Path) -> None:
@@ -267,14 +221,14 @@ def nest_deeply(path: Path) -> None:
 
 @pytest.mark.parametrize("spoil", [open_for_others, link, nest_deeply])
 def test_a_file_that_others_can_open_or_that_is_damaged_is_replaced(
-    portal: Portal, spoil: Callable[[Path], None]
+    server: TokenServer, spoil: Callable[[Path], None]
 ) -> None:
-    portal.tokens().get()
-    [stored] = portal.folder.glob("*.json")
+    server.tokens().get()
+    [stored] = server.folder.glob("*.json")
     spoil(stored)
 
-    assert number_of(portal.tokens().get()) == "2"
-    assert number_of(portal.tokens().get()) == "2"
+    assert number_of(server.tokens().get()) == "2"
+    assert number_of(server.tokens().get()) == "2"
 
 
 @pytest.mark.parametrize(
@@ -285,17 +239,17 @@ def test_a_file_that_others_can_open_or_that_is_damaged_is_replaced(
         {"client_id": "", "audience": f"id/1 ü{SERVICE}"},
     ],
 )
-def test_other_credentials_have_another_place(portal: Portal, other: dict[str, Any]) -> None:
-    portal.tokens().get()
+def test_other_credentials_have_another_place(server: TokenServer, other: dict[str, Any]) -> None:
+    server.tokens().get()
 
-    assert number_of(portal.tokens(**other).get()) == "2"
-    assert number_of(portal.tokens().get()) == "1"
+    assert number_of(server.tokens(**other).get()) == "2"
+    assert number_of(server.tokens().get()) == "1"
 
 
-def test_the_folder_tells_nothing_of_the_secret(portal: Portal) -> None:
-    portal.tokens().get()
+def test_the_folder_tells_nothing_of_the_secret(server: TokenServer) -> None:
+    server.tokens().get()
 
-    told = "".join(path.name + path.read_text() for path in portal.folder.iterdir())
+    told = "".join(path.name + path.read_text() for path in server.folder.iterdir())
     assert SECRET not in told
     for algorithm in ("md5", "sha1", "sha256", "sha512"):
         assert hashlib.new(algorithm, SECRET.encode()).hexdigest()[:8] not in told
@@ -320,10 +274,13 @@ def break_off(request: httpx.Request) -> httpx.Response:
     ],
 )
 def test_no_failure_shows_the_secret_or_a_token(
-    portal: Portal, answer: Handler, credentials: dict[str, Any], caplog: pytest.LogCaptureFixture
+    server: TokenServer,
+    answer: Handler,
+    credentials: dict[str, Any],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    tokens = portal.tokens(answer, **credentials)
+    tokens = server.tokens(answer, **credentials)
     shown = f"{tokens!r} {replace(BODY, **credentials)!r} {Token(TOKEN, NOW, 1.0)!r}"
 
     try:
