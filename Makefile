@@ -62,7 +62,7 @@ docs: $(VENV)/dev ## Build the documentation site into site/
 	@$(BIN)/zensical build --clean --strict
 
 pages: $(VENV)/dev ## Write what is made from code: reference pages, findings, .env.example, drawings
-	@$(BIN)/python -m leads_pipeline_tests.docs
+	@$(BIN)/python -m docs.makers
 
 wheel: $(VENV)/dev ## Build the wheel into dist/, check it, and try it outside of the checkout
 	@rm -rf dist

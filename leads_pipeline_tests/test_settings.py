@@ -11,13 +11,13 @@ import pytest
 from click.testing import CliRunner
 from dotenv import dotenv_values
 
+from docs.makers import settings_pages
 from leads_pipeline.cli import main
 from leads_pipeline.cli.settings import described, variables
 from leads_pipeline.domain.window import Scope, ScopeKind
 from leads_pipeline.errors import SettingsError
 from leads_pipeline.extensions import brought
 from leads_pipeline.settings import AuthMethod, Secret, Settings
-from leads_pipeline_tests.docs import settings_pages
 
 BRANCHES = (Scope(ScopeKind.BRANCH, "102"), Scope(ScopeKind.BRANCH, "101"))
 SCOPES = (Scope(ScopeKind.BRAND, "3"), Scope(ScopeKind.GROUP, "1"))

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from docs.makers import findings_page
 from leads_pipeline.health.finding import all_finders
 from leads_pipeline.warehouse.checks import checks
-from leads_pipeline_tests.docs import findings_page
 from leads_pipeline_tests.support.command_line import run
 
 FINDINGS = [*all_finders(), "finder-failed"]

@@ -19,6 +19,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from docs.makers.reference_pages import QUERIES as FIRST_QUERIES
 from leads_pipeline.features.bucket.store import open_store
 from leads_pipeline.features.lake.step import WriteTables
 from leads_pipeline.portal.credentials import PgpSecret, client_secret
@@ -28,7 +29,6 @@ from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import running
 from leads_pipeline.warehouse.step import Publication
 from leads_pipeline_tests.docs.pages import CLONE, DOCS, GUIDES, README, ROOT, blocks, text_of
-from leads_pipeline_tests.docs.reference_pages import QUERIES as FIRST_QUERIES
 from leads_pipeline_tests.docs.shell import BIN, bare, run
 from leads_pipeline_tests.support.buckets import KEYS, new_bucket
 from leads_pipeline_tests.support.gpg import PASSPHRASE, needs_gpg, running_gpg

@@ -20,17 +20,17 @@ import jsonschema_rs
 import pytest
 from click import Command, Context, Group
 
-from leads_pipeline.cli import main
-from leads_pipeline.cli.settings import variables
-from leads_pipeline.domain.contract import LEAD_KINDS
-from leads_pipeline.health.finding import all_finders
-from leads_pipeline.simulator.__main__ import main as simulate
-from leads_pipeline_tests.docs import (
+from docs.makers import (
     findings_page,
     llms_page,
     questions_page,
     reference_pages,
 )
+from leads_pipeline.cli import main
+from leads_pipeline.cli.settings import variables
+from leads_pipeline.domain.contract import LEAD_KINDS
+from leads_pipeline.health.finding import all_finders
+from leads_pipeline.simulator.__main__ import main as simulate
 from leads_pipeline_tests.docs.pages import (
     DOCS,
     DOCUMENTS,

@@ -221,7 +221,7 @@ from leads_pipeline.features.alerts.channels import channels_of
 from leads_pipeline.health.findings import find_all
 channels = channels_of(facts_now().settings)
 print(Alerts(house.data.state.path, channels, None).tell(*find_all(facts_now()), datetime.now(UTC)))
-from leads_pipeline_tests.docs.findings_page import page
+from docs.makers.findings_page import page
 print(page())
 """,
             LEADS_BRANCH_IDS="101,102",

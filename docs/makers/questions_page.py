@@ -1,8 +1,6 @@
-"""The pages of questions and macros, and dbt's sources, made from examples/questions and from a
-published file.
+"""The pages of questions and macros, and dbt's sources, from examples/questions and a published file.
 
-`make pages` writes them. docs/test_pages.py compares them. The leads are the simulator's, so the
-results are always the same.
+`make pages` writes them. The leads are the simulator's, so the results are always the same.
 """
 
 import json
@@ -13,9 +11,9 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
+from docs.makers.reference_pages import MADE, Table, markdown_table, read_tables
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation
-from leads_pipeline_tests.docs.reference_pages import MADE, Table, markdown_table, read_tables
 from leads_pipeline_tests.support.house import LONDON, House
 
 ROOT: Final = Path(__file__).parents[2]

@@ -1,6 +1,6 @@
 """`docs/findings.md`, the runbook, made from the docstrings of the finders.
 
-`make pages` writes it. docs/test_pages.py compares it.
+`make pages` writes it.
 """
 
 from pathlib import Path

@@ -1,10 +1,9 @@
-"""Writes what is made from code: reference pages, questions, findings, settings, `.env.example`,
-`llms.txt`.
+"""Writes what is made from code, as `make pages`.
 
-`make pages` runs it. test_pages.py and test_settings.py say if a page is stale.
+test_pages.py and test_settings.py of the tests say if a page is stale.
 """
 
-from leads_pipeline_tests.docs import (
+from docs.makers import (
     findings_page,
     llms_page,
     questions_page,

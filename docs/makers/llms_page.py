@@ -1,15 +1,14 @@
 """`docs/llms.txt`: the pages of the site for programs that read it, in the form of llmstxt.org.
 
-`make pages` writes it, from the navigation. docs/test_pages.py compares it, and follows its links
-in the built site.
+`make pages` writes it, from the navigation.
 """
 
 import tomllib
 from pathlib import Path
 from typing import Any, Final
 
-from leads_pipeline_tests.docs.pages import DOCS, ROOT, text_of
-
+ROOT: Final = Path(__file__).parents[2]
+DOCS: Final = ROOT / "docs"
 PAGE: Final = DOCS / "llms.txt"
 
 
@@ -20,8 +19,8 @@ def pages() -> dict[Path, str]:
 
 def page() -> str:
     """Give the text of the file: what the project is, then each part of the site with its pages."""
-    project = tomllib.loads(text_of(ROOT / "zensical.toml"))["project"]
-    _, introduction, *_ = text_of(DOCS / "index.md").split("\n\n")
+    project = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))["project"]
+    _, introduction, *_ = (DOCS / "index.md").read_text(encoding="utf-8").split("\n\n")
     head = f"# {project['site_name']}\n\n> {project['site_description']}\n\n{introduction}\n"
     parts = [
         _part(name, entries)

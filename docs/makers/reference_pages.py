@@ -1,7 +1,6 @@
 """The pages of `docs/reference/`, made from the code.
 
-`make pages` writes them. docs/test_pages.py compares them. Pages there without the line `MADE` are
-written by hand.
+`make pages` writes them. Pages there without the line `MADE` are written by hand.
 """
 
 import json
@@ -250,6 +249,8 @@ def _first_line(text: str | None) -> str:
 
 @dataclass(frozen=True)
 class Column:
+    """A column of a table with its comment."""
+
     name: str
     type: str
     comment: str

@@ -1,6 +1,6 @@
 """`.env.example` and docs/reference/settings.md, made from the model of the settings.
 
-`make pages` writes both. test_settings.py compares them.
+`make pages` writes both.
 """
 
 from itertools import groupby

@@ -1,0 +1,1 @@
+"""The makers of the pages that are made from the code."""
