@@ -53,7 +53,7 @@ lint: $(VENV)/dev ## Check format, lint rules and types
 	@$(BIN)/zizmor --offline --quiet --no-progress .github
 
 chaos: $(VENV)/dev ## Run the slow and destructive tests: killed processes, full disks, races
-	@$(PYTEST) -m 'chaos or slow' $(if $(MINUTES),--minutes=$(MINUTES))
+	@$(PYTEST) --verbose -m 'chaos or slow' $(if $(MINUTES),--minutes=$(MINUTES))
 
 bench: $(VENV)/dev ## Run the benchmarks, side by side
 	@$(BIN)/python -m benchmarks

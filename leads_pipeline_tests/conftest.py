@@ -19,7 +19,6 @@ from hypothesis import settings
 from leads_pipeline_tests.support.buckets import running_moto
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.migrations import read_migrations_once
-from leads_pipeline_tests.support.progress import show_progress
 from leads_pipeline_tests.support.publications import Folder
 from leads_pipeline_tests.support.raw_server import RawServer
 
@@ -58,10 +57,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     config.stash[_ends_at] = time.monotonic() + 60 * (config.getoption("--minutes") or math.inf)
-
-
-def pytest_sessionstart(session: pytest.Session) -> None:
-    show_progress(session)
 
 
 def pytest_report_header() -> str:

@@ -116,31 +116,18 @@ def test_a_night_finishes_an_interrupted_request_and_writes_its_receipt(agency: 
         assert known_leads(ledger) == [("applicant", "lead-2")]
 
 
-def refused_lead(agency: Agency) -> Destinations:
-    """A CRM that has taken no lead, and refuses the one that has landed."""
+def test_a_lead_that_nobody_had_is_told_to_nobody_and_forgotten(agency: Agency) -> None:
     here = Destinations(agency, webhook("crm"))
     here.deliver()
     here.crms["crm"].answer = lambda _: httpx.Response(400)
     agency.land(lead(1))
     here.deliver()
-    return here
-
-
-def test_a_lead_that_nobody_had_is_told_to_nobody(agency: Agency) -> None:
-    here = refused_lead(agency)
 
     erase(agency, email="j1@example.org")
     here.crms["crm"].answer = lambda _: httpx.Response(204)
     here.deliver(is_all=True)
 
     assert len(here.crms["crm"].attempts) == 1
-
-
-def test_the_ledger_forgets_an_erased_lead_that_was_never_delivered(agency: Agency) -> None:
-    refused_lead(agency)
-
-    erase(agency, email="j1@example.org")
-
     with reading_ledger(agency.house.folder, "crm") as ledger:
         assert ledger
         assert known_leads(ledger) == []
