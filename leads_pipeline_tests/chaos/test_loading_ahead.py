@@ -123,11 +123,11 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 from leads_pipeline.features.loading_ahead.pull import WINDOWS_MIN, loading_ahead
-from leads_pipeline_tests.support.ahead import land_many, settings_of
+from leads_pipeline_tests.support.ahead import land_many
 from leads_pipeline_tests.support.house import House
 house = House(Path(sys.argv[1]))
 house.now = datetime.now(UTC)
-with loading_ahead(settings_of(house), WINDOWS_MIN):
+with loading_ahead(house.settings(), WINDOWS_MIN):
     for number in range(1000):
         land_many(house, number % 4)
         print(number, flush=True)

@@ -20,7 +20,6 @@ from leads_pipeline.health.finding import Finder
 from leads_pipeline.health.findings import Finding, Level, acknowledge, find, find_all
 from leads_pipeline.raw.names import Place
 from leads_pipeline.raw.publications import Publications
-from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.people import lead
 
@@ -31,15 +30,7 @@ BRANCHES = ("branch-101", "branch-102")
 
 
 def known(house: House, **variables: str) -> Facts:
-    given = {
-        "LEADS_DATA_DIR": str(house.folder),
-        "LEADS_BASE_URL": SIMULATOR,
-        "LEADS_BRANCH_IDS": "101,102",
-        "LEADS_TIMEZONE": "Europe/London",
-        "LEADS_START_DATE": str(house.first_day),
-        **variables,
-    }
-    return Facts(Settings.from_variables(given), house.data, house.now)
+    return house.facts(**{"LEADS_BASE_URL": SIMULATOR, **variables})
 
 
 def found(house: House, **variables: str) -> dict[str, Finding]:
@@ -151,7 +142,8 @@ def test_a_refused_branch_is_one_finding_with_the_windows_that_nobody_asked_for(
     for kind in KINDS:
         fail(house, kind, branch="branch-103", reason="refused (403)", is_permanent=True)
 
-    [finding] = found(house, LEADS_BRANCH_IDS="101,102,103").values()
+    house.scopes = (*BRANCHES, "branch-103")
+    [finding] = found(house).values()
     assert finding.key == "windows-refused/refused-403"
     assert "6 applicant and appraisal windows of branch-103, 2026-11-18 to" in finding.message
     assert "--from 2026-11-18 --to 2026-11-20 --scope branch-103`" in finding.what_to_do

@@ -12,7 +12,6 @@ from leads_pipeline.orchestration.checks import (
 from leads_pipeline.orchestration.names import PLAIN
 from leads_pipeline.orchestration.warehouse import branches_or_published_ones
 from leads_pipeline.raw.branches import read_branches
-from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 
@@ -21,15 +20,8 @@ from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 
 def checked(house: House, kind: str) -> dict[str | None, AssetCheckResult]:
     """What the checks say of a kind of raw leads, by name."""
-    variables = {
-        "LEADS_DATA_DIR": str(house.folder),
-        "LEADS_BRANCH_IDS": "101,102",
-        "LEADS_START_DATE": str(DAY),
-        "LEADS_TIMEZONE": house.zone.key,
-    }
     of = lead_kind(kind)
-    settings = Settings.from_variables(variables)
-    results = raw_checks(settings, house.data, raw_key(of), of, house.now)
+    results = raw_checks(house.settings(), house.data, raw_key(of), of, house.now)
     return {one.check_name: one for one in results}
 
 

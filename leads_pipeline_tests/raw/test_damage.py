@@ -9,9 +9,7 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from leads_pipeline.features.doctor.verify import verify
-from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.seen import Light
-from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 
 
@@ -35,23 +33,18 @@ def raw_of(house: House, scope: str) -> Path:
     return path
 
 
-def facts_of(house: House) -> Facts:
-    variables = {"LEADS_DATA_DIR": str(house.folder), "LEADS_START_DATE": str(DAY)}
-    return Facts(Settings.from_variables(variables), house.data, house.now, is_thorough=True)
-
-
 def test_readers_keep_what_damaged_and_missing_raw_files_held(house: House) -> None:
     raw_of(house, "branch-101").unlink()
     raw_of(house, "branch-102").write_bytes(b"rotten")
     house.land("applicant", [{"id": "next"}], NEXT_DAY)
 
-    not_green = {one.check for one in verify(facts_of(house)) if one.light is not Light.GREEN}
+    not_green = {one.check for one in verify(house.facts()) if one.light is not Light.GREEN}
     house.publish()
 
     assert not_green == {"files-damaged", "leads-duckdb"}  # the next day waits for a publication
     assert house.leads("applicant").keys() == {"101", "102", "103", "next"}
     window = f"raw/applicant_leads/day={DAY}/scope=branch"
-    missing, damaged = sorted((one.key for one in facts_of(house).damaged), reverse=True)
+    missing, damaged = sorted((one.key for one in house.facts().damaged), reverse=True)
     assert missing.startswith(f"{window}-101")
     assert damaged.startswith(f"quarantine/{window}-102")
 
@@ -65,7 +58,7 @@ def test_a_file_that_is_built_anew_beside_a_damaged_raw_file_takes_its_leads_ove
     house.publish()
 
     assert house.leads("applicant").keys() == {"101", "102", "103"}
-    assert len(facts_of(house).damaged) == 1
+    assert len(house.facts().damaged) == 1
 
 
 @pytest.mark.slow
@@ -90,4 +83,4 @@ def test_a_lost_window_is_given_up_as_the_readme_says(house: House) -> None:
     house.publish()
 
     assert house.leads("applicant").keys() == {"102", "103"}
-    assert facts_of(house).damaged == []
+    assert house.facts().damaged == []

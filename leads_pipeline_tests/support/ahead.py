@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from leads_pipeline.features.loading_ahead.pull import HELPER
-from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.people import lead
 
@@ -49,13 +48,6 @@ def all_tables(house: House) -> dict[str, Any]:
     }
     days = house.query("select day from pipeline.touched_days order by all")
     return {**house.tables(), **remembered, "days": days}
-
-
-def settings_of(house: House) -> Settings:
-    """The settings by which a pull starts a helper."""
-    return Settings.from_variables(
-        {"LEADS_DATA_DIR": str(house.folder), "LEADS_TIMEZONE": house.zone.key}
-    )
 
 
 def helpers_of(house: House) -> list[int]:

@@ -180,7 +180,7 @@ class House:
     def publish(self) -> None:
         """Bring leads.duckdb up to date with all that came in."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        settings = self._settings()
+        settings = self.settings()
         wanted = PublicationSettings(
             [*map(Scope.parse, self.scopes)],
             self.first_day,
@@ -193,20 +193,29 @@ class House:
 
     def findings(self, name: str) -> list[Finding]:
         """What the finder of that name finds."""
-        facts = Facts(self._settings(), self.data, self.now)
-        return find(facts, [all_finders()[name]])
+        return find(self.facts(), [all_finders()[name]])
 
-    def _settings(self) -> Settings:
+    def facts(self, **variables: str) -> Facts:
+        """What findings are made from. The variables are settings besides the house's."""
+        return Facts(self.settings(**variables), self.data, self.now)
+
+    def settings(self, **variables: str) -> Settings:
+        """The house's settings, with these variables besides."""
         names = self.folder.parent / "branches.csv"
-        names.write_text(self.names, encoding="utf-8")
+        if self.names:
+            names.write_text(self.names, encoding="utf-8")
         return Settings.from_variables(
             {
                 "LEADS_DATA_DIR": str(self.folder),
+                "LEADS_SCOPES": ",".join(self.scopes),
+                "LEADS_START_DATE": str(self.first_day),
+                "LEADS_TIMEZONE": self.zone.key,
                 "DAGSTER_HOME": "/no-dagster",  # it takes no % in a path
                 "LEADS_TABLES": self.tables_as,
                 "LEADS_MARTS_DIR": str(self.marts or ""),
                 "LEADS_BANK_HOLIDAYS_FILE": str(self.bank_holidays or ""),
                 "LEADS_BRANCHES_FILE": str(names) if self.names else "",
+                **variables,
             }
         )
 

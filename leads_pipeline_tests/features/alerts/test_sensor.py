@@ -7,7 +7,6 @@ import pytest
 from dagster import DefaultSensorStatus, build_sensor_context
 
 from leads_pipeline.features.alerts.sensor import alert_sensor
-from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.installation import home
 from leads_pipeline_tests.support.sinks import WebSink, web_sink
@@ -22,15 +21,10 @@ def web() -> Iterator[WebSink]:
 
 
 def tick(house: House, web: WebSink) -> str:
-    variables = {
-        "LEADS_DATA_DIR": str(house.folder),
-        "LEADS_BRANCH_IDS": "101",
-        "LEADS_TIMEZONE": "Europe/London",
-        "LEADS_START_DATE": str(house.first_day),
-        "LEADS_ALERT_WEBHOOK": f"{web.url}/{TOKEN}/hook",
-        "LEADS_HEARTBEAT_URL": f"{web.url}/{TOKEN}/beat",
-    }
-    sensor = alert_sensor(Settings.from_variables(variables), clock=lambda: house.now)
+    settings = house.settings(
+        LEADS_ALERT_WEBHOOK=f"{web.url}/{TOKEN}/hook", LEADS_HEARTBEAT_URL=f"{web.url}/{TOKEN}/beat"
+    )
+    sensor = alert_sensor(settings, clock=lambda: house.now)
     assert sensor.default_status is DefaultSensorStatus.RUNNING
     with home(house.folder.parent / "home") as instance:
         context = build_sensor_context(instance, resources={"data": house.data})

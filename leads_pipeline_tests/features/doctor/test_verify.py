@@ -12,10 +12,8 @@ from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.features.doctor.verify import verify
 from leads_pipeline.features.privacy.gatekeeper import list_of
 from leads_pipeline.features.privacy.suppression import Action
-from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.seen import Light
 from leads_pipeline.raw.names import Place
-from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.duck import connection
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, NOW, House
 from leads_pipeline_tests.support.people import listed
@@ -51,9 +49,8 @@ def house(tmp_path: Path, published: House) -> House:
 
 
 def found(house: House, after: timedelta = timedelta(days=1)) -> dict[str, tuple[Light, str]]:
-    variables = {"LEADS_DATA_DIR": str(house.folder), "LEADS_START_DATE": str(DAY)}
-    facts = Facts(Settings.from_variables(variables), house.data, NOW + after)
-    return {one.check: (one.light, one.message) for one in verify(facts)}
+    house.now = NOW + after
+    return {one.check: (one.light, one.message) for one in verify(house.facts())}
 
 
 def not_green(house: House) -> dict[str, str]:

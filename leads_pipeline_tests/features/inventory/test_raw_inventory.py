@@ -11,10 +11,8 @@ import pytest
 from dagster import AssetKey
 
 from leads_pipeline.features.inventory.today import INVENTORY_JOB
-from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.findings import find
 from leads_pipeline.orchestration.names import PUBLISH_JOB
-from leads_pipeline.settings import Settings
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.warehouse.published import LeadsFile
 from leads_pipeline_tests.support.house import House
@@ -78,18 +76,15 @@ def test_a_day_that_is_over_says_why_its_inventory_is_not_pulled(here: Installat
 
 
 def test_an_inventory_that_was_never_pulled_is_told_after_a_day(house: House) -> None:
-    variables = {
-        "LEADS_DATA_DIR": str(house.folder),
-        "INVENTORY_BASE_URL": "https://inventory.example",
-        "INVENTORY_ADDRESSES": "SW1",
-    }
-
     def messages(hours: int) -> list[str]:
-        facts = Facts(Settings.from_variables(variables), house.data, at + timedelta(hours=hours))
+        house.now = began_at + timedelta(hours=hours)
+        facts = house.facts(
+            INVENTORY_BASE_URL="https://inventory.example", INVENTORY_ADDRESSES="SW1"
+        )
         return [one.message for one in find(facts) if one.key == "inventory"]
 
     house.data.state.remember_time_zone("Europe/London")
-    at = datetime.now(UTC)
+    began_at = datetime.now(UTC)
 
     assert messages(26) == []
     [message] = messages(28)

@@ -27,7 +27,6 @@ from leads_pipeline_tests.support.ahead import (
     draft_of,
     helpers_of,
     published_plainly,
-    settings_of,
 )
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
@@ -313,7 +312,7 @@ def test_a_pull_whose_helper_can_do_nothing_goes_on(
     in_the_way = house.folder / ".state" / "locks" / f"{LOCK}.lock"
     in_the_way.mkdir(parents=True)
 
-    with loading_ahead(settings_of(house), WINDOWS_MIN):
+    with loading_ahead(house.settings(), WINDOWS_MIN):
         wait_for(lambda: len(helpers_of(house)) == 1)
         wait_for(lambda: helpers_of(house) == [])
 

@@ -7,9 +7,7 @@ import pytest
 
 from leads_pipeline.features.privacy.carrying_out import CarriedOut, carry_out
 from leads_pipeline.features.privacy.gatekeeper import list_of
-from leads_pipeline.health.facts import Facts
 from leads_pipeline.health.findings import Finding, Level, find
-from leads_pipeline.settings import Settings
 from leads_pipeline_tests.support.house import House
 from leads_pipeline_tests.support.people import listed
 
@@ -19,10 +17,7 @@ PORTAL = "https://portal.example"
 
 def found(house: House, base_url: str = SIMULATOR) -> dict[str, Finding]:
     """What is above a hint, by key."""
-    settings = Settings.from_variables(
-        {"LEADS_DATA_DIR": str(house.folder), "LEADS_BASE_URL": base_url}
-    )
-    findings = find(Facts(settings, house.data, house.now))
+    findings = find(house.facts(LEADS_BASE_URL=base_url))
     return {one.key: one for one in findings if one.level is not Level.HINT}
 
 
