@@ -61,7 +61,7 @@ bench: $(VENV)/dev ## Run the benchmarks, side by side
 docs: $(VENV)/dev ## Build the documentation site into site/
 	@$(BIN)/zensical build --clean --strict
 
-pages: $(VENV)/dev ## Write what is made from code: reference pages, findings, .env.example, drawings
+pages: $(VENV)/dev ## Write what is made from code: reference pages, findings, .env.example
 	@$(BIN)/python -m docs.makers
 
 wheel: $(VENV)/dev ## Build the wheel into dist/, check it, and try it outside of the checkout

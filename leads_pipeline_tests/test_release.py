@@ -8,11 +8,14 @@ import re
 import subprocess
 import tomllib
 from pathlib import Path
+from typing import Any
 
 import yaml
 
 ROOT = Path(__file__).parents[1]
 VERSION: str = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+WORKFLOW = ROOT / ".github" / "workflows" / "release.yml"
+RELEASE: dict[str, Any] = yaml.safe_load(WORKFLOW.read_text())["jobs"]
 
 
 # --- what is pinned -------------------------------------------------------------------------------
@@ -26,6 +29,22 @@ def test_images_begin_with_one_digest() -> None:
     names = {name for _, name in stages}
     [base] = {base for base, _ in stages} - names
     assert re.fullmatch(r"docker\.io/library/debian:bookworm-slim@sha256:[0-9a-f]{64}", base)
+
+
+# --- what the workflow may do ---------------------------------------------------------------------
+
+
+def test_nothing_is_public_before_it_is_tested_and_the_upload_to_pypi_comes_late() -> None:
+    def before(name: str) -> set[str]:
+        needs = RELEASE[name].get("needs", [])
+        jobs = {needs} if isinstance(needs, str) else set(needs)
+        return jobs.union(*map(before, jobs))
+
+    assert before("images") == before("attest") == {"build"}
+    assert before("pypi") == {"build", "attest", "images", "image"}
+    assert before("github") == {*before("pypi"), "pypi"}
+    commands = [step["run"] for step in RELEASE["build"]["steps"] if "run" in step]
+    assert commands[1:] == ["make check", "make wheel", "make sbom"]
 
 
 # --- the version ----------------------------------------------------------------------------------

@@ -44,9 +44,8 @@ FULL: Final = {
 
 _EXAMPLES: Final = Path(__file__).parents[2] / "examples"
 # A first query of each mart. `docs/reference/tables.md` shows them, and a test runs them.
-QUERIES: Final = dict(
-    re.findall(r"-- (mart_\w+)\n(.*?;)\n", (_EXAMPLES / "first_queries.sql").read_text(), re.DOTALL)
-)
+_QUERIES = (_EXAMPLES / "first_queries.sql").read_text(encoding="utf-8")
+QUERIES: Final = dict(re.findall(r"-- (mart_\w+)\n(.*?;)\n", _QUERIES, re.DOTALL))
 
 
 def pages() -> dict[Path, str]:

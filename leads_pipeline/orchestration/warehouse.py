@@ -158,10 +158,10 @@ def _records(
 def _fail_if_something_is_as_before(publication: Publication) -> None:
     """Raise Failure if something that is made from leads.duckdb isn't made."""
     if publication.as_before:
-        told = " ".join(
+        left = " ".join(
             f"{what} are as before. {why}" for what, why in publication.as_before.items()
         )
-        raise Failure(f"leads.duckdb is published, and {told}", allow_retries=False)
+        raise Failure(f"leads.duckdb is published, and {left}", allow_retries=False)
 
 
 def branches_or_published_ones(path: Path | None, file: LeadsFile) -> Branches:

@@ -17,10 +17,10 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 import deltalake
-import duckdb
 import pyarrow.parquet as pq
 import pytest
 
+from leads_pipeline_tests.support.analyst import query
 from leads_pipeline_tests.support.buckets import KEYS, made_bucket, running_moto
 from leads_pipeline_tests.support.newcomer import BIN, Newcomer, newcomer
 from leads_pipeline_tests.support.postgres import running_postgres
@@ -93,12 +93,12 @@ def kill(machine: Newcomer, moment: Callable[[], bool], *command: str) -> None:
 
 def some_person(machine: Newcomer) -> tuple[str, dict[str, set[str]]]:
     """The address of a person with an applicant lead, and the ids of all theirs by kind."""
-    with duckdb.connect(machine.folder / "data" / "leads.duckdb", read_only=True) as db:
-        [(email,)] = db.sql("select max(contact_email) from applicant_leads").fetchall()
-        hers = {}
-        for kind in KINDS:
-            query = f"select lead_id from {kind}_leads where contact_email = ?"  # noqa: S608 - our own name
-            hers[kind] = {lead_id for (lead_id,) in db.execute(query, [email]).fetchall()}
+    file = machine.folder / "data" / "leads.duckdb"
+    [(email,)] = query(file, "select max(contact_email) from applicant_leads")
+    hers = {}
+    for kind in KINDS:
+        found = query(file, f"select lead_id from {kind}_leads where contact_email = ?", email)  # noqa: S608 - our own name
+        hers[kind] = {lead_id for (lead_id,) in found}
     return email, hers
 
 

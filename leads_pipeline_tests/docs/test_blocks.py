@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from docs.makers.reference_pages import QUERIES as FIRST_QUERIES
@@ -30,6 +29,7 @@ from leads_pipeline.simulator.server import running
 from leads_pipeline.warehouse.step import Publication
 from leads_pipeline_tests.docs.pages import CLONE, DOCS, GUIDES, README, ROOT, blocks, text_of
 from leads_pipeline_tests.docs.shell import BIN, bare, run
+from leads_pipeline_tests.support.analyst import query
 from leads_pipeline_tests.support.buckets import KEYS, new_bucket
 from leads_pipeline_tests.support.gpg import PASSPHRASE, needs_gpg, running_gpg
 
@@ -99,8 +99,7 @@ STATEMENTS = [
 @pytest.mark.parametrize("statement", [*STATEMENTS, *FIRST_QUERIES.values()])
 def test_every_query_runs(statement: str, installation: Installation) -> None:
     statement = statement.replace("data/raw", f"{installation.folder}/data/raw")
-    with duckdb.connect(installation.file, read_only=True) as db:
-        db.execute(statement).fetchall()
+    query(installation.file, statement)
 
 
 def test_the_duckdb_command_line_answers(installation: Installation) -> None:
@@ -245,8 +244,7 @@ def test_each_command_of_the_guide_to_answer_a_person_works(
     installation: Installation, tmp_path: Path
 ) -> None:
     shutil.copytree(installation.folder / "data", tmp_path / "data", symlinks=True)
-    with duckdb.connect(installation.file, read_only=True) as db:
-        [email] = db.sql("select max(contact_email) from applicant_leads").fetchall()[0]
+    [(email,)] = query(installation.file, "select max(contact_email) from applicant_leads")
     (tmp_path / "request.txt").write_text(f"email: {email}\n", encoding="utf-8")
     environment = {**installation.environment, "LEADS_KEEP_PERSONAL_DAYS": "35"}
     objection = 0

@@ -15,7 +15,6 @@ from pathlib import Path
 from runpy import run_path
 from typing import Any
 
-import duckdb
 import pytest
 from dagster import DagsterInstance, Definitions, build_sensor_context
 
@@ -24,6 +23,7 @@ from leads_pipeline.orchestration.asking import raw_key
 from leads_pipeline.orchestration.names import NEEDED, SERVED, Names
 from leads_pipeline_tests.docs.pages import GUIDES, ROOT, blocks
 from leads_pipeline_tests.docs.shell import BIN, run
+from leads_pipeline_tests.support.analyst import query
 from leads_pipeline_tests.support.installation import Installation, installation
 
 EXAMPLE = ROOT / "examples" / "company"
@@ -142,10 +142,11 @@ def test_dbt_builds_its_model_on_the_published_leads_and_tests_it(company: Compa
 
     company.run("dbt_build")
 
-    with duckdb.connect(company.folder / "company.duckdb", read_only=True) as db:
-        built = dict(db.sql("select branch, leads from branch_totals").fetchall())
-    with duckdb.connect(company.here.settings.data_dir / "leads.duckdb", read_only=True) as db:
-        published = dict(db.sql("select scope, count(*) from lead_facts group by scope").fetchall())
+    built = dict(
+        query(company.folder / "company.duckdb", "select branch, leads from branch_totals")
+    )
+    of_branches = "select scope, count(*) from lead_facts group by scope"
+    published = dict(query(company.here.data.folder / "leads.duckdb", of_branches))
     assert len(built) == len(company.here.settings.scopes)
     assert built == published
 

@@ -38,6 +38,7 @@ from leads_pipeline_tests.docs.pages import (
     PAGES,
     README,
     ROOT,
+    blocks,
     prose,
     text_of,
 )
@@ -214,6 +215,12 @@ NOT_OURS = {
     "leads_pull_leads",
     "leads_raw",
 }
+
+
+def test_the_drawing_of_the_folders_has_those_of_the_rule() -> None:
+    [(_, drawn)] = blocks(ROOT / "CONTRIBUTING.md", "mermaid")
+    shown = re.findall(r">(\w+)</text>", text_of(DOCS / "explanation" / "layers.svg"))
+    assert set(shown) == set(re.findall(r"\w+", drawn)) - {"flowchart", "TD"}
 
 
 def test_every_file_that_a_document_names_is_there() -> None:

@@ -10,13 +10,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import duckdb
 import pytest
 from dagster import AssetCheckKey, AssetKey, DagsterInstance
 
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline_tests.docs.pages import CLONE, TUTORIALS, blocks, text_of
 from leads_pipeline_tests.docs.shell import bare, run
+from leads_pipeline_tests.support.analyst import query
 from leads_pipeline_tests.support.newcomer import (
     PATIENCE_SECONDS,
     copy_checkout,
@@ -38,10 +38,8 @@ CONFIRMATIONS = ("sequence", "looked_at", "last_looked_at")
 def contents(path: Path) -> dict[str, list[tuple[object, ...]]]:
     """The rows of every table, but for what a further look alone changes."""
     select = f"select columns(lambda c: c not in {CONFIRMATIONS})"
-    with duckdb.connect(path, read_only=True) as db:
-        tables = db.sql("select table_name from duckdb_tables() where schema_name = 'main'")
-        names = [name for (name,) in tables.fetchall()]
-        return {name: db.sql(f"{select} from {name} order by all").fetchall() for name in names}
+    tables = query(path, "select table_name from duckdb_tables() where schema_name = 'main'")
+    return {name: query(path, f"{select} from {name} order by all") for (name,) in tables}
 
 
 def checks_that_did_not_pass(data: Path) -> dict[AssetCheckKey, bool | None]:
@@ -146,8 +144,7 @@ def says(log: Path, words: str) -> bool:
 
 
 def rows(folder: Path, statement: str) -> list[tuple[Any, ...]]:
-    with duckdb.connect(folder / "data" / "leads.duckdb", read_only=True) as db:
-        return db.execute(statement).fetchall()
+    return query(folder / "data" / "leads.duckdb", statement)
 
 
 def test_first_run(tried: Tried) -> None:

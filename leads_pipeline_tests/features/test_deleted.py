@@ -7,12 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-import duckdb
 import pytest
 
 from leads_pipeline.features import FEATURES
 from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import running
+from leads_pipeline_tests.support.analyst import query
 
 PACKAGE = Path(__file__).parents[2] / "leads_pipeline"
 
@@ -80,9 +80,7 @@ def test_without_a_feature_the_rest_pulls_and_publishes(names: list[str], tmp_pa
     else:
         leads_pipeline(code, "demo")
 
-    with duckdb.connect(code / "data" / "leads.duckdb", read_only=True) as db:
-        [(leads,)] = db.execute("select count(*) from applicant_leads").fetchall()
-    assert leads > 0
+    assert query(code / "data" / "leads.duckdb", "select lead_id from applicant_leads")
     said = leads_pipeline(code, "--help")
     commands = {name for one in FEATURES if one.name in names for name in one.commands}
     assert commands.isdisjoint(re.findall(r"^  (\w\S*)", said, re.MULTILINE))
@@ -138,10 +136,10 @@ def test_privacy_is_no_switch(tmp_path: Path, variables: str) -> None:
     code = copied(tmp_path)
     (code / ".env").write_text(f"{ANY_PORTAL}{variables}")
     leads_pipeline(code, "demo")
-    with duckdb.connect(code / "data" / "leads.duckdb", read_only=True) as db:
-        [(email,)] = db.execute("select min(contact_email) from applicant_leads").fetchall()
+    file = code / "data" / "leads.duckdb"
+    [(email,)] = query(file, "select min(contact_email) from applicant_leads")
     leads_pipeline(code, "privacy", "erase", "--email", email, "--shared", "--yes")
-    published = (code / "data" / "leads.duckdb").resolve()
+    published = file.resolve()
 
     take_out(code, ["privacy"])
 
@@ -151,5 +149,5 @@ def test_privacy_is_no_switch(tmp_path: Path, variables: str) -> None:
         assert done.returncode != 0
         assert "There is a suppression list" in done.stderr
         assert "Nothing is landed or published" in done.stderr
-    assert (code / "data" / "leads.duckdb").resolve() == published
+    assert file.resolve() == published
     assert not folder.exists()

@@ -18,10 +18,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import httpx
 import pytest
 
+from leads_pipeline_tests.support.analyst import query
 from leads_pipeline_tests.support.serving import free_port, listens
 from leads_pipeline_tests.support.small_portal import variables
 
@@ -263,9 +263,7 @@ class Machine:
 
     def query(self, statement: str) -> list[Any]:
         """The rows of a query of leads.duckdb."""
-        with duckdb.connect(str(self.data / "leads.duckdb"), read_only=True) as db:
-            db.execute("set TimeZone = 'UTC'")
-            return db.execute(statement).fetchall()
+        return query(self.data / "leads.duckdb", statement)
 
     def published(self, kind: str) -> dict[str, tuple[str, str, datetime]]:
         """Text, branch and creation of each published lead of the kind by its id, once each."""

@@ -17,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import duckdb
 import httpx
 import pytest
 
 from leads_pipeline_tests.promises.agency import DAY, PROGRAM
+from leads_pipeline_tests.support.analyst import query
 from leads_pipeline_tests.support.gpg import needs_gpg, running_gpg
 from leads_pipeline_tests.support.newcomer import PATIENCE_SECONDS, wait_for
 from leads_pipeline_tests.support.people import decoded
@@ -44,6 +44,7 @@ HEARTBEAT = "canaryHeartbeat6e2f"
 MAIL_PASSWORD = "canaryMail2d9a"
 WRONG_MAIL_PASSWORD = "canaryWrongMail55fe"
 PROXY_PASSWORD = "canaryProxy7d31"
+INVENTORY_SECRET = "canaryInventory60ab"
 SECRETS: Final = (
     SECRET,
     TOKEN,
@@ -58,6 +59,7 @@ SECRETS: Final = (
     MAIL_PASSWORD,
     WRONG_MAIL_PASSWORD,
     PROXY_PASSWORD,
+    INVENTORY_SECRET,
 )
 
 EMAIL = "canaryemail77@person.example"
@@ -314,6 +316,11 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
                 "LEADS_HEARTBEAT_URL": f"{web.url}/{HEARTBEAT}",
                 "LEADS_ALERT_EMAIL": "agent@agency.example",
                 "LEADS_SMTP_URL": f"smtp://agent:{MAIL_PASSWORD}@{mail.host}",
+                "INVENTORY_BASE_URL": portal.base_url,
+                "INVENTORY_CLIENT_ID": "agency",
+                "INVENTORY_CLIENT_SECRET": INVENTORY_SECRET,
+                "INVENTORY_AGENCY_REF": "agency",
+                "INVENTORY_ADDRESSES": "York",
                 "PATH": os.environ["PATH"],
                 "HOME": str(folder / "home"),
                 "TMPDIR": str(folder / "tmp"),
@@ -332,7 +339,8 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
         for way, content in alerts.items():
             assert b"branch-103" in content
             (folder / "output" / f"alerts-by-{way}").write_bytes(content)
-        assert {SECRET, WRONG_SECRET} == {*portal.token_requests}
+        assert {SECRET, WRONG_SECRET, INVENTORY_SECRET} == {*portal.token_requests}
+    assert any(b"HTTPS_PROXY" in path.read_bytes() for path in (folder / "output").iterdir())
     assert answers.asked["/applicant-leads", "102"] >= 3
     assert_canaries_went_through(folder / "data" / "leads.duckdb")
 
@@ -341,14 +349,12 @@ def searched(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
 
 def assert_canaries_went_through(file: Path) -> None:
     """The leads are where they belong, and the drift of their members is known."""
-    with duckdb.connect(str(file), read_only=True) as db:
-        emails = db.execute("select contact_email from applicant_leads").fetchall()
-        assert (EMAIL,) in emails
-        assert (ERASED,) not in emails
-        assert ("pushed",) in db.execute("select lead_id from applicant_leads").fetchall()
-        odd = "select count(*) from applicant_leads where len(_problems) > 0"
-        assert db.execute(odd).fetchall() != [(0,)]
-        assert ("unheardOf",) in db.execute("select field from drift").fetchall()
+    emails = query(file, "select contact_email from applicant_leads")
+    assert (EMAIL,) in emails
+    assert (ERASED,) not in emails
+    assert ("pushed",) in query(file, "select lead_id from applicant_leads")
+    assert query(file, "select lead_id from applicant_leads where len(_problems) > 0")
+    assert ("unheardOf",) in query(file, "select field from drift")
 
 
 def test_a_secret_is_in_no_file_and_the_portals_token_in_the_folder_of_tokens_alone(

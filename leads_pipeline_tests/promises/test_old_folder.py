@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
-import duckdb
 import pytest
 from dagster import DagsterInstance
 
 from leads_pipeline_tests.promises.machine import Clock, Machine, needs_faketime
+from leads_pipeline_tests.support.analyst import query
 from leads_pipeline_tests.support.crm import SECRET
 from leads_pipeline_tests.support.sinks import web_sink
 from leads_pipeline_tests.support.small_portal import SmallPortal, served, variables
@@ -61,10 +61,9 @@ class Old:
         """A query for the leads of the person who objected."""
         return f"select lead_id from applicant_leads where contact_email = '{self.objecting}'"  # noqa: S608
 
-    def rows(self, query: str) -> list[Any]:
+    def rows(self, sql: str) -> list[Any]:
         """What an analyst finds, the first column alone."""
-        with duckdb.connect(str(self.data / "leads.duckdb"), read_only=True) as db:
-            return [row[0] for row in db.sql(query).fetchall()]
+        return [row[0] for row in query(self.data / "leads.duckdb", sql)]
 
     def assert_is_published(self) -> None:
         """Each lead is there once, but for those of people who asked otherwise."""

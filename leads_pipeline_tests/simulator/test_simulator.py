@@ -323,24 +323,19 @@ def test_both_forms_of_the_token_request_give_a_token_for_an_hour(
 # --- inventory and pushes -------------------------------------------------------------------------
 
 
-def test_the_inventory_can_be_paged_to_its_end_and_back(server: Simulator) -> None:
-    headers = inventory_headers(server)
+def test_the_inventory_can_be_paged_to_its_end(server: Simulator) -> None:
     pages: list[Json] = []
-    with httpx.Client(verify=PLAIN, base_url=server.base_url, headers=headers) as client:
-
-        def get(token: str | None) -> Json:
-            page = client.get("/inventory", params={"nextToken": token} if token else {}).json()
-            validate("InventoryPage", page)
-            return page
-
-        pages.append(get(None))
-        while token := pages[-1]["meta"]["nextToken"]:
-            pages.append(get(token))
-        back = get(pages[1]["meta"]["previousToken"])
+    parameters: dict[str, str] = {}
+    with httpx.Client(
+        verify=PLAIN, base_url=server.base_url, headers=inventory_headers(server)
+    ) as client:
+        while not pages or parameters["nextToken"]:
+            pages.append(client.get("/inventory", params=parameters).json())
+            validate("InventoryPage", pages[-1])
+            parameters["nextToken"] = pages[-1]["meta"]["nextToken"]
 
     assert [len(page["items"]) for page in pages] == [50, 50, 50, 50, 16]
     assert len({item["id"] for page in pages for item in page["items"]}) == 216
-    assert back == pages[0]
 
 
 # --- faults and counters --------------------------------------------------------------------------

@@ -48,6 +48,7 @@ from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.checks import checks, problems
 from leads_pipeline.warehouse.publication import PublicationSettings
 from leads_pipeline.warehouse.published import LeadsFile
+from leads_pipeline_tests.support.analyst import query
 
 DAY: Final = date(2026, 11, 19)
 NEXT_DAY: Final = date(2026, 11, 20)
@@ -226,8 +227,7 @@ class House:
 
     def query(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
         """The rows of a query. A new reader opens the published file."""
-        with self._reader() as db:
-            return db.execute(sql, parameters).fetchall()
+        return query(self.file, sql, *parameters)
 
     def rows(self, sql: str, *parameters: object) -> list[Row]:
         """The rows of a query, by column."""

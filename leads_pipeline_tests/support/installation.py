@@ -12,7 +12,7 @@ import shutil
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cache, cached_property, partial
@@ -184,11 +184,9 @@ class Installation:
         )
         return {key: status.value for key, status in (statuses or {}).items() if status is not None}
 
-    @contextmanager
-    def daemon(self) -> Iterator[Daemon]:
+    def daemon(self) -> AbstractContextManager[Daemon]:
         """Dagster's daemon, an iteration at a time."""
-        with daemon_of(self.instance) as daemon:
-            yield daemon
+        return daemon_of(self.instance)
 
 
 def tick_of(

@@ -19,11 +19,11 @@ from datetime import date
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-import duckdb
 import httpx
 from dotenv import dotenv_values
 
 from leads_pipeline.domain.window import day_interval
+from leads_pipeline_tests.support.analyst import query
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
@@ -141,10 +141,10 @@ class Newcomer:
         file = self.folder / "data" / "leads.duckdb"
         if not file.exists():
             return set()
-        with duckdb.connect(file, read_only=True) as db:
-            rows = db.sql(f"select lead_id from {kind}_leads").fetchall()  # noqa: S608 - our own name
-        assert len({lead_id for (lead_id,) in rows}) == len(rows)
-        return {lead_id for (lead_id,) in rows}
+        rows = query(file, f"select lead_id from {kind}_leads")  # noqa: S608 - our own name
+        found = {lead_id for (lead_id,) in rows}
+        assert len(found) == len(rows)
+        return found
 
 
 def _end_session(session: int) -> None:

@@ -27,6 +27,7 @@ from leads_pipeline.features.privacy.suppression import (
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import list_places
 from leads_pipeline.settings import Settings
+from leads_pipeline_tests.support.analyst import query
 
 UNTIL = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
@@ -92,10 +93,9 @@ def left_by_list(data: DataFolder) -> list[str]:
         if data.gate.admit(place, rows) != rows:
             left.append(place.key)
     out = list_of(data).read().out
-    with duckdb.connect(data.folder / "leads.duckdb", read_only=True) as db:
-        for kind in LEAD_KINDS:
-            ids = db.execute(f"select lead_id from {kind.table}").fetchall()  # noqa: S608 - our own names
-            left += [lead_id for (lead_id,) in ids if out.is_known(kind.name, lead_id)]
+    for kind in LEAD_KINDS:
+        ids = query(data.folder / "leads.duckdb", f"select lead_id from {kind.table}")  # noqa: S608 - our own names
+        left += [lead_id for (lead_id,) in ids if out.is_known(kind.name, lead_id)]
     return left
 
 

@@ -25,6 +25,7 @@ from leads_pipeline.warehouse.load_leads import CheckLeads, LoadLeads, former_of
 from leads_pipeline.warehouse.publication import publish
 from leads_pipeline.warehouse.step import Publication, Step
 from leads_pipeline.warehouse.tables import lead_tables
+from leads_pipeline_tests.support.analyst import query
 from leads_pipeline_tests.support.house import DAY, LONDON, NOW, Row
 
 TABLES = [table.name for table in lead_tables()]
@@ -121,9 +122,7 @@ class Folder:
         )
 
     def query(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
-        with duckdb.connect(self.file, read_only=True) as db:
-            db.execute("set TimeZone = 'UTC'")
-            return db.execute(sql, parameters).fetchall()
+        return query(self.file, sql, *parameters)
 
     def tables(self) -> dict[str, list[tuple[Any, ...]]]:
         select = "select columns(lambda name: name <> 'published_in')"

@@ -68,13 +68,13 @@ class Alto:
 
     def outcomes(self, interval: Mapping[str, str]) -> list[LeadOutcome]:
         """Return what came of the leads of an interval. Raises LeadsPipelineError."""
-        told = []
+        outcomes = []
         with make_client(headers=self.request.headers) as http:
             for status in _OUTCOMES:
                 parameters = {**interval, "lead-status": status, "max-results": str(_LEADS_OF_PAGE)}
                 for page in self._pages(http, parameters):
-                    told += [_outcome_of(lead) for lead in page.items or ()]
-        return [one for one in told if one is not None]
+                    outcomes += [_outcome_of(lead) for lead in page.items or ()]
+        return [one for one in outcomes if one is not None]
 
     def _pages(self, http: httpx.Client, parameters: dict[str, str]) -> Iterator[_Page]:
         tokens_seen: set[str] = set()

@@ -110,10 +110,10 @@ def status(as_json: bool) -> None:
     _, data = existing_folder()
     names = ledger_names(data.folder)
     if as_json:
-        told: dict[str, Any] = {}
+        by_destination: dict[str, Any] = {}
         for name, ledger in _reading(data, names):
-            told[name] = _as_json(ledger)
-        click.echo(json.dumps(told, indent=2, default=datetime.isoformat))
+            by_destination[name] = _as_json(ledger)
+        click.echo(json.dumps(by_destination, indent=2, default=datetime.isoformat))
         return
 
     if not names:

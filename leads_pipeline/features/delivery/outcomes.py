@@ -68,12 +68,12 @@ def ask(data: DataFolder, destination: Destination, now: datetime) -> int:
     if destination.outcomes is None or interval is None:
         return 0
 
-    told: list[LeadOutcome] = []
+    outcomes: list[LeadOutcome] = []
     trouble = None
     credentials = destination.form.credentials
     tokens = Tokens(credentials, data.state.path / "tokens") if credentials else None
     try:
-        told = Alto(destination.outcomes, tokens).outcomes(interval)
+        outcomes = Alto(destination.outcomes, tokens).outcomes(interval)
     except LeadsPipelineError as error:
         trouble = error
 
@@ -81,7 +81,7 @@ def ask(data: DataFolder, destination: Destination, now: datetime) -> int:
         data.state.lock(lock_name(name), timeout_seconds=_LOCK_SECONDS),
         writing_ledger(data.folder, name) as ledger,
     ):
-        changed = sum(ledger.note_outcome(*one) for one in told)
+        changed = sum(ledger.note_outcome(*one) for one in outcomes)
         _note_asked(ledger, now, trouble)
         write_outcomes(data.folder, ledger)
     if trouble is not None:

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
 
 from leads_pipeline.domain.contract import APPLICANT, ReceivedLead
@@ -22,6 +21,7 @@ from leads_pipeline.features.privacy.suppression import Action
 from leads_pipeline.features.privacy.sweeping import sweep
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.raw.names import RESTRICTED, Place
+from leads_pipeline_tests.support.analyst import query
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.house import DAY, NEXT_DAY, House
 from leads_pipeline_tests.support.people import listed, with_list
@@ -114,8 +114,7 @@ def test_a_backup_brings_everything_back(house: House, target: Path, back: DataF
 def test_duckdb_opens_a_snapshot_in_place(house: House, target: Path) -> None:
     snapshot = target / backed_up(house, target).name
 
-    with duckdb.connect(snapshot / "leads.duckdb", read_only=True) as db:
-        rows = db.execute("select lead_id from applicant_leads").fetchall()
+    rows = query(snapshot / "leads.duckdb", "select lead_id from applicant_leads")
 
     assert {lead_id for (lead_id,) in rows} == {*house.leads("applicant")}
 

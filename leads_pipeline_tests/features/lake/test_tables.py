@@ -125,7 +125,7 @@ def test_the_log_of_a_delta_table_holds_no_words_of_a_lead(folder: Folder) -> No
     write(folder, "delta")
 
     logged = delta_table(f"{folder.path}/tables/applicant_leads").get_add_actions(flatten=True)
-    assert not logged.schema.names.count("min.message")
+    assert [name for name in logged.schema.names if name.startswith(("min.", "max."))] == []
 
 
 @pytest.mark.slow
@@ -162,7 +162,8 @@ def test_a_touched_day_is_written_alone(folder: Folder, form: str) -> None:
     write(folder, form)
 
     assert of_day(folder, "2026-11-18") == untouched
-    assert ("a", date(2026, 11, 20)) in read(folder, form)
+    published = folder.query("select lead_id, lead_day from applicant_leads order by all")
+    assert read(folder, form) == published
 
 
 def test_parquet_files_of_the_last_publication_stay_for_who_just_opened_them(

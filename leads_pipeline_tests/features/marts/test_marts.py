@@ -184,6 +184,7 @@ def test_sql_and_python_read_the_values_of_each_enumerated_field_alike(
     assert dict(shown) == {value: member_in_words(value) or "…" for value in values}
 
 
+@pytest.mark.slow
 def test_a_value_in_another_form_shows_on_all_days_while_three_people_have_sent_it(
     fresh: House,
 ) -> None:

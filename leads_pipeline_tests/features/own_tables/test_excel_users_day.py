@@ -92,6 +92,7 @@ def test_a_csv_of_excel_is_taken_with_its_types_whatever_separates_its_columns(
 # --- what is refused ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_list_that_would_make_a_wrong_table_is_refused_and_the_last_rows_stay(
     house: House,
 ) -> None:

@@ -6,13 +6,13 @@ import os
 import shutil
 from pathlib import Path
 
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from leads_pipeline.features.own_tables.own_marts import MakeOwnTables
 from leads_pipeline.warehouse.step import Changes
+from leads_pipeline_tests.support.analyst import query
 from leads_pipeline_tests.support.house import House
 
 JANE = {
@@ -168,8 +168,7 @@ def problems_in_a_draft(house: House, folder: Path, seconds: float = 60) -> dict
 
     MakeOwnTables(house.folder, marts, house.today, seconds).sealed(draft, Changes(1, {}))
     problems = "select file, problem from pipeline.own_tables where problem is not null"
-    with duckdb.connect(draft, read_only=True) as db:
-        return dict(db.execute(problems).fetchall())
+    return dict(query(draft, problems))
 
 
 @pytest.mark.slow
@@ -201,6 +200,7 @@ def test_a_mart_without_bounds_is_stopped(house: House, tmp_path: Path) -> None:
     assert problems == {"a.sql": too_much, "b.sql": too_much}
 
 
+@pytest.mark.slow
 def test_each_file_that_makes_no_table_is_one_finding_and_hurts_no_other(house: House) -> None:
     """A name that is taken, no name, a circle, rows that can't be read, and what is no file."""
     no_file = "It isn't a file, or it is a link to a file that can't be read."

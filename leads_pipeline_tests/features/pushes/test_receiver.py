@@ -320,7 +320,6 @@ def test_the_command_receives_until_it_is_told_to_stop_and_logs_what_it_refuses(
 
 
 def test_the_command_does_not_start_without_a_key() -> None:
-
     result = run("receive", "--port", "0")
 
     assert result.exit_code == 2
