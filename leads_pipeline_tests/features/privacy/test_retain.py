@@ -117,7 +117,7 @@ def texts_of(house: House, day: date) -> str:
     ]
     assert len(paths) >= 5
     texts = []
-    for path in paths:
+    for path in sorted(paths):
         rows = pq.ParquetFile(path).read().to_pylist()
         for row in rows:
             row.pop("published_in", None)
