@@ -49,4 +49,4 @@ def daemon_id(instance: DagsterInstance) -> str | None:
     Each start of a daemon gives it another one.
     """
     heartbeats = instance.get_daemon_heartbeats().values()
-    return max(heartbeats, key=lambda seen: seen.timestamp).daemon_id if heartbeats else None
+    return max(heartbeats, key=lambda one: one.timestamp).daemon_id if heartbeats else None

@@ -133,19 +133,19 @@ def publish_sensor(
             return SkipReason("A publication is under way.")
 
         now = clock()
-        known = Publications.read(data.state.path)
+        last = Publications.read(data.state.path)
         mark = landed_mark(data, now, inputs)
-        is_nightly = known.is_night_due(zone, now)
+        is_nightly = last.is_night_due(zone, now)
         is_as_published = Editions(data.folder).is_as_published()
-        next_at = known.next_at(is_urgent=is_nightly or not is_as_published)
+        next_at = last.next_at(is_urgent=is_nightly or not is_as_published)
 
         if not mark and next_at is None:
             return SkipReason("Nothing has landed yet.")
-        if is_as_published and mark == known.mark and not known.failures and not is_nightly:
+        if is_as_published and mark == last.mark and not last.failures and not is_nightly:
             return SkipReason("Nothing has landed since the last publication.")
 
-        if next_at is not None and known.began_at is not None and known.began_at <= now < next_at:
-            what = "failed" if known.failures else f"began at {known.began_at:%H:%M:%S} UTC"
+        if next_at is not None and last.began_at is not None and last.began_at <= now < next_at:
+            what = "failed" if last.failures else f"began at {last.began_at:%H:%M:%S} UTC"
             return SkipReason(
                 f"The last publication {what}. The next one is at {next_at:%H:%M:%S} UTC."
             )

@@ -26,8 +26,8 @@ def check_format(store: Store, key: str) -> None:
 
     `key` is that of the number. Nothing is written. Raises StorageError if the store can't be read.
     """
-    number = (store.get(key) or b"").decode(errors="replace").strip()
-    if not number:
+    format_there = (store.get(key) or b"").decode(errors="replace").strip()
+    if not format_there:
         if _has_earlier_files(store):
             raise SettingsError(
                 f"{store.address} has files of an early version of leads-pipeline, which this one "
@@ -37,11 +37,11 @@ def check_format(store: Store, key: str) -> None:
             )
         return
 
-    if number != str(FORMAT):
+    if format_there != str(FORMAT):
         raise SettingsError(
-            f"{store.address} has the format {number} of another version of leads-pipeline, and "
-            f"this one works with {FORMAT}: install that version again, or set LEADS_DATA_DIR to "
-            "another folder.",
+            f"{store.address} has the format {format_there} of another version of leads-pipeline, "
+            f"and this one works with {FORMAT}: install that version again, or set LEADS_DATA_DIR "
+            "to another folder.",
             reason="another version's data folder",
         )
 

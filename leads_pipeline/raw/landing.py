@@ -218,14 +218,14 @@ class Raw:
         newest_entry = self._gate.newest_entry
         before = self.read(place)
         received = received_rows(leads, received_at, before.rows, self._clock(), source)
-        known = set(before.rows)
+        rows_before = set(before.rows)
         admitted = self._gate.admit(place, [*before.rows, *received])
 
-        if len(before.opened) > MOST_FILES or not known <= set(admitted):
+        if len(before.opened) > MOST_FILES or not rows_before <= set(admitted):
             return self._merge(place, before, received, None, newest_entry)
 
         now = merged(admitted)
-        if arrived := [row for row in now if row not in known]:
+        if arrived := [row for row in now if row not in rows_before]:
             self._create(place, arrived, Footer(run_id, newest_entry=newest_entry), 0, "rows")
             self._follow_list(place, newest_entry)
 

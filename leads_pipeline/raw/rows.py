@@ -317,14 +317,14 @@ def open_raw(content: bytes) -> Opened | None:
         return None
 
     facts = {key.decode(): value.decode() for key, value in (file.metadata.metadata or {}).items()}
-    number = int(facts.get("format", "0"))
+    format_there = int(facts.get("format", "0"))
 
-    if number > FORMAT:
+    if format_there > FORMAT:
         raise StorageError(
-            f"A raw file has format {number}, and this version of leads-pipeline reads format "
-            f"{FORMAT}. Install the newer version again. The file is untouched."
+            f"A raw file has format {format_there}, and this version of leads-pipeline reads "
+            f"format {FORMAT}. Install the newer version again. The file is untouched."
         )
-    if number < FORMAT or not file.schema_arrow.equals(SCHEMA):
+    if format_there < FORMAT or not file.schema_arrow.equals(SCHEMA):
         return None
 
     footer = Footer(

@@ -249,15 +249,15 @@ class State:
         """Return the unknown members of the portal's answers."""
         return set((self._read("unknown_members") or "").splitlines())
 
-    def note_swept(self, number: int) -> None:
+    def note_swept(self, entry: int) -> None:
         """Remember that raw and published data follow the suppression list up to that entry."""
-        if number != self.swept_to():
-            self._write("swept", str(number))
+        if entry != self.swept_to():
+            self._write("swept", str(entry))
 
     def swept_to(self) -> int:
         """Return the number of the last entry that was swept, 0 if there was none."""
-        number = self._read("swept") or ""
-        return int(number) if number.isdecimal() else 0
+        entry = self._read("swept") or ""
+        return int(entry) if entry.isdecimal() else 0
 
     def note_anonymous_before(self, day: date) -> None:
         """Remember that leads of windows before that day are anonymous.

@@ -45,8 +45,10 @@ class MakeBranches(Step):
         nothing = (None,) * len(columns)
 
         with draft.transaction():
-            known = draft.db.execute("select distinct scope from pipeline.window_states").fetchall()
-            scopes = {scope for (scope,) in known} | names.keys()
+            rows_of_windows = draft.db.execute(
+                "select distinct scope from pipeline.window_states"
+            ).fetchall()
+            scopes = {scope for (scope,) in rows_of_windows} | names.keys()
             rows = []
             for scope in sorted(scopes):
                 branch_id = scope.partition("-")[2] or scope

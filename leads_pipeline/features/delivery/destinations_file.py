@@ -223,11 +223,11 @@ def _filter(table: TomlTable) -> Filter:
     return Filter(kinds, scopes, markets)
 
 
-def _some_of(table: TomlTable, key: str, known: list[str] | tuple[str, ...]) -> frozenset[str]:
+def _some_of(table: TomlTable, key: str, choices: list[str] | tuple[str, ...]) -> frozenset[str]:
     texts = table.texts(key)
     for text in texts:
-        if text not in known:
-            raise table.error(f"has {text!r} in `{key}`. It knows {', '.join(known)}.")
+        if text not in choices:
+            raise table.error(f"has {text!r} in `{key}`. It knows {', '.join(choices)}.")
     return frozenset(texts)
 
 

@@ -93,11 +93,11 @@ def _changed(
     data: DataFolder, ledger: Ledger, chosen: Filter, first: date, is_first: bool
 ) -> list[WindowKey]:
     """Return the windows whose versions aren't noted yet."""
-    known = ledger.windows()
+    hashes_before = ledger.windows()
     changed = []
     for window, hash_ in RawWindows(data.store, data.gate).hashes(of_all_days=is_first).items():
         kind, day, scope = window
-        if day >= first and chosen.takes_window(kind, scope) and known.get(window) != hash_:
+        if day >= first and chosen.takes_window(kind, scope) and hashes_before.get(window) != hash_:
             changed.append(window)
     return changed
 

@@ -80,18 +80,18 @@ def _show(answers: Iterable[Seen], *, as_json: bool) -> None:
 
     End with 1 if one is red, with 2 if that of the settings is.
     """
-    seen = []
+    shown = []
     for one in answers:
-        seen.append(one)
+        shown.append(one)
         if not as_json:
             click.echo(
                 f"{click.style(f'{one.light:<6}', _COLOURS[one.light])} {one.check}: {one.message}"
             )
 
-    red = {one.check for one in seen if one.light is Light.RED}
+    red = {one.check for one in shown if one.light is Light.RED}
     if as_json:
         click.echo(
-            json.dumps({"is_well": not red, "findings": [asdict(one) for one in seen]}, indent=2)
+            json.dumps({"is_well": not red, "findings": [asdict(one) for one in shown]}, indent=2)
         )
 
     if _SETTINGS in red:

@@ -23,12 +23,12 @@ def own_specs(settings: Settings, names: Names) -> list[AssetSpec]:
         for one in read_folder(settings.of(OwnTablesSettings).marts_dir).files
         if one.name
     }
-    known = table_names() | files.keys()
+    readable = table_names() | files.keys()
     specs = []
     for name, one in files.items():
         what = one.mart.description if one.mart else "A file as it is"
         # One with a problem reads nothing. One may read itself in a circle.
-        reads = [] if one.problem else sorted(one.reads & known - {name})
+        reads = [] if one.problem else sorted(one.reads & readable - {name})
         spec = AssetSpec(
             names.key(name),
             deps=[names.key(read) for read in reads],

@@ -371,17 +371,17 @@ def former_name_key(text: str) -> str | None:
 def _former_plain(text: str) -> str:
     # An invisible character may stand between a letter and its accent.
     letters = unicodedata.normalize("NFKC", text)
-    seen = (
+    visible = (
         letter
         for letter in letters
         if letter.isspace() or unicodedata.category(letter) not in ("Cc", "Cf", "Cs")
     )
-    return unicodedata.normalize("NFKC", "".join(seen))
+    return unicodedata.normalize("NFKC", "".join(visible))
 
 
 def _former_emails(text: str) -> Iterator[str]:
-    for seen in {text, _former_plain(unquote(html.unescape(text)))}:
-        for word in _FORMER_BESIDE_ADDRESS.split(seen.replace('"@', "@")):
+    for spelling in {text, _former_plain(unquote(html.unescape(text)))}:
+        for word in _FORMER_BESIDE_ADDRESS.split(spelling.replace('"@', "@")):
             local, _, domain = word.rpartition("@")
             local = _former_plain(local.casefold()).strip(".")
             local = local.partition("+")[0] or local

@@ -197,10 +197,10 @@ def _delivered(data: DataFolder, entries: Sequence[Entry]) -> list[str]:
 def _of_entries(data: DataFolder, entries: Sequence[Entry]) -> IsMeant:
     """Whether an entry knows a lead by its id."""
     suppressed = list_of(data).read()
-    known = set[str]()
+    leads = set[str]()
     for entry in entries:
-        known.update(entry.leads)
-    return lambda lead: suppressed.hashed_lead(*lead) in known
+        leads.update(entry.leads)
+    return lambda lead: suppressed.hashed_lead(*lead) in leads
 
 
 def receipt_path(data: DataFolder, number: int) -> Path:

@@ -201,12 +201,12 @@ def _trend(
     first_day: date | None, weeks: Mapping[tuple[int, str | None], Row], whole: _Whole
 ) -> list[Week]:
     """Return the weeks up to the period. There are none before the first window."""
-    known = [back for scope, back in whole if scope is None and back < TREND_WEEKS]
-    if first_day is None or not known:
+    weeks_back = [back for scope, back in whole if scope is None and back < TREND_WEEKS]
+    if first_day is None or not weeks_back:
         return []
 
     trend = []
-    for back in range(max(known), -1, -1):
+    for back in range(max(weeks_back), -1, -1):
         by_kind = [weeks.get((back, kind.name), {}).get("leads", 0) for kind in LEAD_KINDS]
         monday = date.fromordinal(first_day.toordinal() - 7 * back)
         trend.append(Week(monday, by_kind, _is_whole(whole, None, back)))

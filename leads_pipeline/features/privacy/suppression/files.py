@@ -125,13 +125,13 @@ class SuppressionList:
         with self._held(), reading(newest):
             key = self._key_in(key_path)
             lines = self._checked(newest.read_bytes(), newest, key)
-            known, mark = self._guarded()
-            if 0 < known <= len(lines) and _marks(key, lines)[known - 1] != mark:
+            newest_entry, mark = self._guarded()
+            if 0 < newest_entry <= len(lines) and _marks(key, lines)[newest_entry - 1] != mark:
                 raise self._broken(f"{newest} belongs to another list than this data folder's")
             theirs = self._lines_in_bucket(key)
             if theirs[: len(lines)] == lines:
                 lines = theirs
-            lost = [*range(len(lines) + 1, known + 1)]
+            lost = [*range(len(lines) + 1, newest_entry + 1)]
             lines += [
                 msgspec.json.encode(Entry(number=number, at=now, action=Action.LOST))
                 for number in lost
@@ -210,9 +210,9 @@ class SuppressionList:
         """
         key = self._key()
         marks = _marks(key, lines)
-        number, known = guarded
-        if number and (number > len(marks) or marks[number - 1] != known):
-            raise self._broken(f"it lacks the entry {number} that this data folder knows")
+        newest_entry, mark = guarded
+        if newest_entry and (newest_entry > len(marks) or marks[newest_entry - 1] != mark):
+            raise self._broken(f"it lacks the entry {newest_entry} that this data folder knows")
         return Suppressed(key, list(map(_entry, lines)))
 
     def _guarded(self) -> tuple[int, str]:

@@ -261,11 +261,11 @@ class Gate:
         to delete them.
         """
         newest_entry = self.newest_entry
-        known = list[Row]()
+        set_aside = list[Row]()
         for opened in self.raw.read(place).opened.values():
             if opened.footer.newest_entry >= newest_entry:
-                known += opened.rows
-        if merged([*known, *rows]) != merged(known):
+                set_aside += opened.rows
+        if merged([*set_aside, *rows]) != merged(set_aside):
             self.raw.merge(place, rows)
 
 
