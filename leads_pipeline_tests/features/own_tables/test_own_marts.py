@@ -184,6 +184,7 @@ def test_a_mart_without_end_is_stopped(house: House, tmp_path: Path) -> None:
     assert problems["a.sql"].startswith("It took longer than")
 
 
+@pytest.mark.slow
 def test_a_mart_without_bounds_is_stopped(house: House, tmp_path: Path) -> None:
     """DuckDB looks at its limits between its steps. The first one is one step."""
     many = "select list(lead_id || repeat('x', 1000000)) as leads from applicant_leads, range(9999)"

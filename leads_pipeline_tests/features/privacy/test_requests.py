@@ -688,6 +688,7 @@ def test_an_answer_names_the_recipients_that_the_ledger_of_deliveries_knows(
     assert document["recipients"] == [{"host": "crm.example", "days": [f"{desk.now:%Y-%m-%d}"]}]
 
 
+@pytest.mark.slow
 def test_nothing_that_a_request_makes_is_open_to_other_users(desk: House, tmp_path: Path) -> None:
     """Whatever the shell's umask is."""
     before = os.umask(0)
