@@ -162,6 +162,7 @@ def test_make_says_what_to_do_about_a_python_that_is_too_old(tmp_path: Path) -> 
     assert not (tmp_path / "venv").exists()
 
 
+@pytest.mark.slow
 def test_an_installation_from_a_slow_index_shows_how_far_it_is(tmp_path: Path) -> None:
     """Fault 91: it took minutes without a sign of life, and said that it takes 15 seconds."""
     slow = "sleep 1.5; echo 'Resolved 180 packages'; sleep 1"

@@ -52,6 +52,7 @@ def relative(path: Path) -> str:
 # --- the contract ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_rows_of_a_published_file_are_as_the_json_schema_says(house: House) -> None:
     lead = {"id": "a", "createdAt": "2026-11-19T10:00Z", "new": 1, "viewingTimes": [{}]}
     for kind in LEAD_KINDS:

@@ -46,6 +46,7 @@ def land(
 # --- the same rows ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_update_goes_on_from_what_was_loaded_ahead_as_if_it_had_loaded_it(house: House) -> None:
     land(house, "before")
     house.publish()
@@ -240,6 +241,7 @@ def test_nobody_who_is_erased_after_the_pull_is_in_any_file_afterwards(
     assert house.leads("applicant").keys() == {"john"}
 
 
+@pytest.mark.slow
 def test_right_after_an_erasure_no_file_holds_the_person_although_the_helper_still_runs(
     house: House,
 ) -> None:

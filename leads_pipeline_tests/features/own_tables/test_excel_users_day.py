@@ -65,6 +65,7 @@ def workbook(*rows: tuple[str, ...]) -> bytes:
 # --- what is taken --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_csv_of_excel_is_taken_with_its_types_whatever_separates_its_columns(
     house: House,
 ) -> None:

@@ -257,6 +257,7 @@ def test_a_window_whose_only_lead_is_erased_is_empty_and_not_missing(desk: House
     assert desk.query(states) == [("empty",)]
 
 
+@pytest.mark.slow
 def test_whoever_has_no_lead_yet_can_be_erased_and_never_lands(desk: House) -> None:
     told = privacy("erase", "--email", "late@people.example", "--yes").stdout
     assert "No lead of this person was found. Check the spelling." in told
@@ -384,6 +385,7 @@ def move_to_bucket(house: House, bucket: Path) -> None:
     house.data.exchange_with_bucket()
 
 
+@pytest.mark.slow
 def test_a_request_that_could_not_be_published_is_not_called_done_until_apply_finishes_it(
     desk: House,
 ) -> None:
@@ -450,6 +452,7 @@ def test_an_objection_stays_with_a_lead_whose_contact_the_portal_corrects(
     assert marketed(desk.built_anew(tmp_path / "anew")) == marketed(desk)
 
 
+@pytest.mark.slow
 def test_whoever_ends_a_restriction_is_asked_first_and_told_what_still_holds(desk: House) -> None:
     for _ in range(2):
         listed(list_of(desk.data), Action.RESTRICT, leads=[("applicant", "jane")], until=None)
@@ -780,6 +783,7 @@ def test_the_receipt_says_to_whom_leads_were_delivered_also_while_a_long_deliver
     assert_ledger_forgot_jane(desk)
 
 
+@pytest.mark.slow
 def test_the_first_run_of_a_restored_backup_knows_whom_it_has_in_leads_duckdb_alone(
     house: House, tmp_path: Path
 ) -> None:
@@ -815,6 +819,7 @@ def test_the_first_run_of_a_restored_backup_forgets_the_deliveries_of_the_erased
     assert_ledger_forgot_jane(restored)
 
 
+@pytest.mark.slow
 def test_a_machine_that_delivered_an_erased_lead_says_to_whom_and_forgets_it(
     house: House, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

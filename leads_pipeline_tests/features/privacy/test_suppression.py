@@ -381,6 +381,7 @@ def test_restricted_rows_are_set_aside_until_that_is_lifted_and_none_is_lost(hou
     assert not [*house.folder.glob("restricted/**/*.parquet")]
 
 
+@pytest.mark.slow
 def test_a_published_file_that_was_put_back_alone_brings_nobody_back(
     house: House, full: House
 ) -> None:

@@ -187,6 +187,7 @@ def test_a_log_that_another_program_locks_for_a_while_loses_nothing(tmp_path: Pa
     assert [row[1:] for row in after[len(before) :]] == [row[1:] for row in before]
 
 
+@pytest.mark.slow
 def test_in_postgres_a_run_is_recorded_over_connections_that_stay_open(tmp_path: Path) -> None:
     with running_postgres() as postgres:
         os.environ["LEADS_DAGSTER_POSTGRES_URL"] = postgres.url
