@@ -2,7 +2,6 @@
 one publication at a time, and nobody who was erased.
 """
 
-import importlib.util
 import shutil
 import stat
 from datetime import date
@@ -13,6 +12,7 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pyarrow.dataset as ds
 import pytest
+from deltalake import DeltaTable
 
 from leads_pipeline.features.lake.step import WriteTables
 from leads_pipeline.raw.data_folder import DataFolder
@@ -36,12 +36,7 @@ LEADS: list[dict[str, Any]] = [
     },
     {"id": "c", "message": "m", "searchCriteria": {"radius": 0.5}},
 ]
-needs_deltalake = pytest.mark.skipif(
-    importlib.util.find_spec("deltalake") is None, reason="deltalake isn't installed"
-)
-in_each_form = pytest.mark.parametrize(
-    "form", ["parquet", pytest.param("delta", marks=needs_deltalake)]
-)
+in_each_form = pytest.mark.parametrize("form", ["parquet", "delta"])
 
 
 def write(folder: Folder, form: str) -> None:
@@ -57,16 +52,10 @@ def read(
     with duckdb.connect() as db:
         db.execute("set TimeZone = 'UTC'")
         if form == "delta":
-            db.register("found", delta_table(path).to_pyarrow_table())
+            db.register("found", DeltaTable(path).to_pyarrow_table())
         else:
             db.execute(f"create view found as from read_parquet('{path}/*/data.parquet')")
         return db.execute(f"select {select} from found order by all").fetchall()  # noqa: S608
-
-
-def delta_table(path: str) -> Any:
-    from deltalake import DeltaTable
-
-    return DeltaTable(path)
 
 
 def files(folder: Folder) -> dict[str, int]:
@@ -117,14 +106,13 @@ def test_other_programs_read_the_parquet_files_as_a_hive_and_nobody_changes_them
     assert {stat.S_IMODE(Path(path).stat().st_mode) for path in files(folder)} == {0o440}
 
 
-@needs_deltalake
 def test_the_log_of_a_delta_table_holds_no_words_of_a_lead(folder: Folder) -> None:
     folder.raw.land(*LEADS)
     folder.publish()
 
     write(folder, "delta")
 
-    logged = delta_table(f"{folder.path}/tables/applicant_leads").get_add_actions(flatten=True)
+    logged = DeltaTable(f"{folder.path}/tables/applicant_leads").get_add_actions(flatten=True)
     assert [name for name in logged.schema.names if name.startswith(("min.", "max."))] == []
 
 
@@ -282,7 +270,6 @@ def test_tables_that_nobody_wants_any_more_are_deleted_and_made_anew_if_somebody
     assert len(read(folder, form)) == 3
 
 
-@needs_deltalake
 def test_one_form_takes_the_place_of_the_other(folder: Folder) -> None:
     folder.raw.land(*LEADS)
     folder.publish()

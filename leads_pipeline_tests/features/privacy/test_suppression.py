@@ -312,8 +312,6 @@ def test_whoever_publishes_first_finishes_an_erasure_and_nothing_of_the_person_i
     house: House, tables: str
 ) -> None:
     """No version, no tree of files, no Delta file, no report. Other windows aren't touched."""
-    if tables == "delta":
-        pytest.importorskip("deltalake")
     house.tables_as = tables
     house.land("applicant", [JANE | {"id": "hers-0815"}, JOHN])
     house.land("applicant", [lead("mary", email="mary@people.example")], NEXT_DAY)
