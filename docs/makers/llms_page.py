@@ -7,7 +7,8 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
-ROOT: Final = Path(__file__).parents[2]
+from docs.makers import ROOT
+
 DOCS: Final = ROOT / "docs"
 PAGE: Final = DOCS / "llms.txt"
 

@@ -11,13 +11,12 @@ from itertools import product
 from pathlib import Path
 from typing import Any, Final
 
-from docs.makers.reference_pages import MADE, Table, markdown_table, read_tables
+from docs.makers import ROOT
+from docs.makers.reference_pages import FOLDER, MADE, Table, markdown_table, read_tables
 from leads_pipeline.simulator.leads import LeadBook
 from leads_pipeline.simulator.organisation import Organisation
 from leads_pipeline_tests.support.house import LONDON, House
 
-ROOT: Final = Path(__file__).parents[2]
-REFERENCE: Final = ROOT / "docs" / "reference"
 QUESTIONS: Final = ROOT / "examples" / "questions"
 SOURCES: Final = ROOT / "examples" / "company" / "dbt" / "models" / "leads.yml"
 
@@ -49,8 +48,8 @@ def pages() -> dict[Path, str]:
     with tempfile.TemporaryDirectory() as folder:
         house = office(Path(folder) / "data")
         return {
-            REFERENCE / "questions.md": MADE + _questions(house),
-            REFERENCE / "macros.md": MADE + _macros(house),
+            FOLDER / "questions.md": MADE + _questions(house),
+            FOLDER / "macros.md": MADE + _macros(house),
             SOURCES: _sources(read_tables(house.file)),
         }
 

@@ -17,6 +17,7 @@ import click
 import duckdb
 from dagster import AssetKey, ScheduleDefinition, SensorDefinition
 
+from docs.makers import ROOT
 from leads_pipeline.cli import main
 from leads_pipeline.definitions import build_definitions
 from leads_pipeline.extensions import brought
@@ -28,7 +29,7 @@ from leads_pipeline.simulator.__main__ import main as simulate
 from leads_pipeline.warehouse.marts import marts
 from leads_pipeline_tests.support.house import House
 
-FOLDER: Final = Path(__file__).parents[2] / "docs" / "reference"
+FOLDER: Final = ROOT / "docs" / "reference"
 MADE: Final = "<!-- `make pages` makes this page. Change the code, then run it. -->\n\n"
 
 # The settings of an installation that has everything. Nobody answers at these addresses.
@@ -42,7 +43,7 @@ FULL: Final = {
     "LEADS_DELIVERY_URL": "http://127.0.0.1:9",
 }
 
-_EXAMPLES: Final = Path(__file__).parents[2] / "examples"
+_EXAMPLES: Final = ROOT / "examples"
 # A first query of each mart. `docs/reference/tables.md` shows them, and a test runs them.
 _QUERIES = (_EXAMPLES / "first_queries.sql").read_text(encoding="utf-8")
 QUERIES: Final = dict(re.findall(r"-- (mart_\w+)\n(.*?;)\n", _QUERIES, re.DOTALL))

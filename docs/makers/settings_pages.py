@@ -6,10 +6,10 @@
 from itertools import groupby
 from pathlib import Path
 
+from docs.makers import ROOT
 from leads_pipeline.cli.settings import Variable, described
 from leads_pipeline.features.service.init import env_file
 
-ROOT = Path(__file__).parents[2]
 ENV_EXAMPLE = ROOT / ".env.example"
 PAGE = ROOT / "docs" / "reference" / "settings.md"
 

@@ -31,11 +31,10 @@ def here(tmp_path: Path) -> Iterator[Installation]:
 @pytest.fixture
 def data(tmp_path: Path) -> DataFolder:
     """The data folder of settings whose portal nobody reaches."""
-    given = FOR_ANY_COMMAND | {
+    os.environ |= FOR_ANY_COMMAND | {
         "LEADS_DATA_DIR": str(tmp_path / "data"),
         "DAGSTER_HOME": str(tmp_path / "home"),
     }
-    os.environ.update(given)
     return DataFolder.at(tmp_path / "data")
 
 

@@ -20,12 +20,7 @@ import jsonschema_rs
 import pytest
 from click import Command, Context, Group
 
-from docs.makers import (
-    findings_page,
-    llms_page,
-    questions_page,
-    reference_pages,
-)
+from docs.makers import findings_page, llms_page, questions_page, reference_pages
 from leads_pipeline.cli import main
 from leads_pipeline.cli.settings import variables
 from leads_pipeline.domain.contract import LEAD_KINDS

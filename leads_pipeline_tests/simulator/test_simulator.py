@@ -323,7 +323,7 @@ def test_both_forms_of_the_token_request_give_a_token_for_an_hour(
 # --- inventory and pushes -------------------------------------------------------------------------
 
 
-def test_the_inventory_can_be_paged_to_its_end(server: Simulator) -> None:
+def test_the_inventory_can_be_paged_to_its_end_and_back(server: Simulator) -> None:
     pages: list[Json] = []
     parameters: dict[str, str] = {}
     with httpx.Client(
@@ -333,9 +333,12 @@ def test_the_inventory_can_be_paged_to_its_end(server: Simulator) -> None:
             pages.append(client.get("/inventory", params=parameters).json())
             validate("InventoryPage", pages[-1])
             parameters["nextToken"] = pages[-1]["meta"]["nextToken"]
+        parameters["nextToken"] = pages[1]["meta"]["previousToken"]
+        back = client.get("/inventory", params=parameters).json()
 
     assert [len(page["items"]) for page in pages] == [50, 50, 50, 50, 16]
     assert len({item["id"] for page in pages for item in page["items"]}) == 216
+    assert back == pages[0]
 
 
 # --- faults and counters --------------------------------------------------------------------------

@@ -96,10 +96,10 @@ def outcomes(facts: Facts) -> Iterator[Finding]:
             )
 
 
-def _untold(facts: Facts, names_set: set[str]) -> Iterator[Finding]:
+def _untold(facts: Facts, still_set: set[str]) -> Iterator[Finding]:
     """Find erasures that wait for a destination that is no longer set."""
     for name in ledger_names(facts.data.folder):
-        if name in names_set:
+        if name in still_set:
             continue
         with reading_ledger(facts.data.folder, name) as ledger:
             waiting = (

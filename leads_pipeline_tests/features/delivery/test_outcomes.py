@@ -254,8 +254,7 @@ def test_an_outcome_outlives_the_ledger_s_lead_and_an_erasure_finds_it(here: Her
 
 
 def test_the_command_asks_and_says_what_failed(here: Here) -> None:
-    variables = {**here.destinations.variables, "LEADS_DATA_DIR": str(here.house.folder)}
-    os.environ.update(variables)
+    os.environ.update(here.destinations.variables, LEADS_DATA_DIR=str(here.house.folder))
     here.deliver(lead(1))
     here.alto.decide("100", "Accepted", here.house.now)
 

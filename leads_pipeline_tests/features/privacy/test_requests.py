@@ -62,7 +62,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> House:
 def desk(published: House, tmp_path: Path) -> House:
     """A copy of that folder. The commands work on it."""
     house = published.copied(tmp_path / "data")
-    variables = {
+    os.environ |= {
         "LEADS_DATA_DIR": str(house.folder),
         "LEADS_PRIVACY_DIR": str(house.folder / "privacy"),
         "DAGSTER_HOME": str(tmp_path / "home"),
@@ -70,7 +70,6 @@ def desk(published: House, tmp_path: Path) -> House:
         "LEADS_START_DATE": house.first_day.isoformat(),
         "LEADS_TIMEZONE": "Europe/London",
     }
-    os.environ.update(variables)
     return house
 
 
