@@ -5,11 +5,12 @@
 
 from pathlib import Path
 
+from docs.makers import ROOT
 from leads_pipeline.health.findings import CHECKS
 from leads_pipeline.health.runbook import Entry, finding_entries
 from leads_pipeline.warehouse.checks import checks
 
-PAGE = Path(__file__).parents[2] / "docs" / "findings.md"
+PAGE = ROOT / "docs" / "findings.md"
 
 HEAD = """\
 <!-- `make pages` makes this page. Change the docstrings of the finders in leads_pipeline/health/, then run it. -->
