@@ -283,27 +283,32 @@ class Alerts:
 
 def due(of_channel: ChannelMemory, open_: Sequence[Finding], now: datetime) -> Digest | None:
     """Return what a channel is to be told now of what is open, None if nothing is due."""
-    new = [one for one in open_ if _is_news(one, of_channel, now)]
+    new = [one for one in open_ if _is_new(one, of_channel)]
     still_open = [one for one in open_ if one not in new]
     keys = {one.key for one in open_}
     over = [one for key, one in sorted(of_channel.open.items()) if key not in keys]
 
+    is_news = any(not _was_told_today(one, of_channel, now) for one in new)
     is_end_told = any(one.level is Level.ERROR or one.key in of_channel.unsure for one in over)
     has_error = any(one.level is Level.ERROR for one in open_)
     told_at = of_channel.told_at
     is_day_over = told_at is not None and has_passed(REPEATED_AFTER, told_at, now)
-    if new or is_end_told or (has_error and is_day_over):
+    if is_news or is_end_told or (has_error and is_day_over):
         return Digest(now, new, over, still_open)
     return None
 
 
-def _is_news(one: Finding, of_channel: ChannelMemory, now: datetime) -> bool:
+def _is_new(one: Finding, of_channel: ChannelMemory) -> bool:
+    """Whether the channel doesn't know that it is open, or knows it as a warning only."""
     before = of_channel.open.get(one.key)
-    if one.key in of_channel.unsure:
+    if before is None or one.key in of_channel.unsure:
         return True
-    if one.level is Level.ERROR:
-        return before is None or before.level is not Level.ERROR
+    return one.level is Level.ERROR and before.level is not Level.ERROR
 
-    # A warning that comes and goes makes a message a day.
+
+def _was_told_today(one: Finding, of_channel: ChannelMemory, now: datetime) -> bool:
+    """Whether it is a warning that comes and goes: those make a message a day."""
+    if one.level is Level.ERROR or one.key in of_channel.unsure:
+        return False
     warned_at = of_channel.warned_at.get(one.key)
-    return before is None and (warned_at is None or has_passed(REPEATED_AFTER, warned_at, now))
+    return warned_at is not None and not has_passed(REPEATED_AFTER, warned_at, now)

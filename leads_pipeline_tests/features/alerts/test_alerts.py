@@ -152,6 +152,7 @@ def test_a_new_warning_is_told_and_neither_its_end_nor_a_day_makes_a_message(
     assert service.look(31) == []
     assert service.look(32, DRIFT) == ["new: drift/newField"]
     assert service.look(33, DISK) == ["new: disk; over: drift/newField"]
+    assert service.look(34, DRIFT) == ["new: drift/newField; over: disk"]
 
 
 def test_a_warning_that_comes_and_goes_makes_one_message_a_day(
