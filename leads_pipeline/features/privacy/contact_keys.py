@@ -244,7 +244,8 @@ def _number(groups: Sequence[_Group], *, is_alone: bool) -> str | None:
     Without 0 or + in front, nothing else may stand beside them.
     """
     digits = "".join(group.digits for group in groups)
-    if not _SHORTEST <= len(digits) <= _LONGEST:
+    # 00430000 is the end of +44 71 00430000, and no foreign number.
+    if len(digits.removeprefix("00")) < _SHORTEST or len(digits) > _LONGEST:
         return None
     return _read(digits, is_international=groups[0].is_international, is_alone=is_alone)
 

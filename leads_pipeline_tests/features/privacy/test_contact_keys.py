@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from leads_pipeline.features.privacy.contact_keys import (
@@ -60,6 +60,7 @@ def test_different_mailboxes_never_share_a_key(one: str, other: str) -> None:
 @pytest.mark.parametrize("form", FORMS_OF_PHONE)
 @settings(max_examples=10)
 @given(digits=NATIONAL)
+@example("7100430000")
 def test_the_form_of_a_number_never_changes_its_key(
     form: Callable[[str], str], digits: str
 ) -> None:
