@@ -40,8 +40,7 @@ for name in list(os.environ):
         del os.environ[name]
 sys.dont_write_bytecode = False
 
-# One certificate, of nobody's. No test asks a server that the usual 140 vouch for, and each client
-# that reads them takes 50 ms more (measured).
+# One certificate, of nobody. To read the usual 140 takes each client 50 ms (measured).
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "support" / "authority.pem")
 
 # Hypothesis' deadline of 200 ms for one example measures the machine, not the code.

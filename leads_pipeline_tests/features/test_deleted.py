@@ -14,6 +14,8 @@ from leads_pipeline.simulator.app import Config
 from leads_pipeline.simulator.server import running
 from leads_pipeline_tests.support.analyst import query
 
+pytestmark = pytest.mark.slow
+
 PACKAGE = Path(__file__).parents[2] / "leads_pipeline"
 
 # Nobody listens there.
@@ -64,7 +66,6 @@ def started(code: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "names", [*([one.name] for one in FEATURES), [one.name for one in FEATURES]], ids="+".join
 )
@@ -86,7 +87,6 @@ def test_without_a_feature_the_rest_pulls_and_publishes(names: list[str], tmp_pa
     assert commands.isdisjoint(re.findall(r"^  (\w\S*)", said, re.MULTILINE))
 
 
-@pytest.mark.slow
 def test_without_the_bucket_nothing_is_pulled_into_a_folder_in_its_place(tmp_path: Path) -> None:
     code = copied(tmp_path)
     (code / ".env").write_text(f"{ANY_PORTAL}LEADS_DATA_DIR=s3://leads/here\n")
@@ -101,7 +101,6 @@ def test_without_the_bucket_nothing_is_pulled_into_a_folder_in_its_place(tmp_pat
     assert not (code / "data").exists()
 
 
-@pytest.mark.slow
 def test_what_a_feature_made_of_people_goes_with_it(tmp_path: Path) -> None:
     code = copied(tmp_path)
     leads_pipeline(code, "demo")
@@ -114,7 +113,6 @@ def test_what_a_feature_made_of_people_goes_with_it(tmp_path: Path) -> None:
     assert list((code / "data" / ".versions").glob("tables-*")) == []
 
 
-@pytest.mark.slow
 def test_a_home_whose_dagster_yaml_names_the_quick_event_log_works_without_it(
     tmp_path: Path,
 ) -> None:
@@ -128,7 +126,6 @@ def test_a_home_whose_dagster_yaml_names_the_quick_event_log_works_without_it(
     leads_pipeline(code, "demo")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "variables", ["", "LEADS_PRIVACY_DIR=list\n"], ids=["in the data folder", "elsewhere"]
 )

@@ -11,6 +11,8 @@ from leads_pipeline.domain.contract import APPLICANT
 from leads_pipeline.orchestration.names import PUBLISH_JOB
 from leads_pipeline_tests.support.installation import Installation, installation
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def here(tmp_path: Path) -> Iterator[Installation]:
@@ -32,7 +34,6 @@ def materializations(here: Installation, asset: str) -> dict[str | None, dict[st
 # --- published ------------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_published_tables_say_how_many_rows_they_hold_and_what_the_publication_did(
     here: Installation,
 ) -> None:
@@ -51,7 +52,6 @@ def test_published_tables_say_how_many_rows_they_hold_and_what_the_publication_d
     assert said["dagster/row_count"] == leads
 
 
-@pytest.mark.slow
 def test_a_run_records_each_own_table_that_it_made_also_of_files_that_came_after_the_start(
     here: Installation,
 ) -> None:

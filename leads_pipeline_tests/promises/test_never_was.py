@@ -23,7 +23,7 @@ import pytest
 from leads_pipeline_tests.support.house import House, Row
 from leads_pipeline_tests.support.system_calls import Fault, needs_seccomp, run
 
-pytestmark = needs_seccomp
+pytestmark = [needs_seccomp, pytest.mark.slow]
 
 ZONE = ZoneInfo("Europe/London")
 # The second has 25 hours. The history goes on during the last two.
@@ -428,7 +428,6 @@ def check_seed(seed: str, folder: Path) -> None:
         assert rows == truth[table], table
 
 
-@pytest.mark.slow
 def test_a_person_who_was_erased_is_not_back_after_a_pull_a_push_and_a_restore(
     tmp_path: Path,
 ) -> None:
@@ -468,7 +467,6 @@ def seeds() -> list[str]:
     ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(seeds())))
 def test_it_is_as_if_who_was_erased_had_never_been(tmp_path: Path, number: int) -> None:
     seed = seeds()[number]

@@ -15,6 +15,8 @@ import pytest
 import leads_pipeline
 from leads_pipeline_tests.support.sinks import web_sink
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(leads_pipeline.__file__).parents[1]
 
 # A house in the folder of the copy, with the copy's code, and what the copy's command line prints.
@@ -84,7 +86,6 @@ def run(tmp_path: Path) -> Run:
     return ran
 
 
-@pytest.mark.slow
 def test_a_field_of_a_lead_is_one_line(change: Change, run: Run) -> None:
     line = '        Field("listingDetails.epcRating", _T, "Energy rating of the listing"),\n'
     change("domain/contract.py", line, '        Field("listingDetails.url", _T,')
@@ -97,7 +98,6 @@ print(house.query("select comment from duckdb_columns() where column_name = 'lis
     assert printed == "[('B',)]\n[('Energy rating of the listing',)]\n"
 
 
-@pytest.mark.slow
 def test_a_third_kind_of_lead_is_one_declaration(change: Change, run: Run) -> None:
     kind = """VENDOR: Final = LeadKind(
     name="vendor",
@@ -154,7 +154,6 @@ command("backfill", "--help")
     assert "vendor windows of branch-102" in commands
 
 
-@pytest.mark.slow
 def test_a_mart_is_one_file(change: Change, run: Run) -> None:
     mart = """-- One row per scope: how many leads came in all?
 -- scope varchar: Scope whose window held them
@@ -193,7 +192,6 @@ def test_a_setting_is_one_field(change: Change, run: Run) -> None:
     assert "did you mean LEADS_ALERT_PAGER?" in hints
 
 
-@pytest.mark.slow
 def test_a_problem_to_report_is_one_finder(change: Change, run: Run) -> None:
     finder = '''
 
@@ -235,7 +233,6 @@ print(page())
     assert "\n- **Meaning**: more people write at night.\n" in printed
 
 
-@pytest.mark.slow
 def test_an_alert_channel_is_one_class_and_its_setting(change: Change, run: Run) -> None:
     channel = '''class Pager(Webhook):
     """Sends the title alone."""

@@ -6,7 +6,6 @@ import base64
 import json
 import re
 import signal
-import ssl
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -48,10 +47,6 @@ def basic(pair: bytes) -> dict[str, str]:
 BASIC = basic(b"leads-simulator:made-up%3Asecret%2F100%25%2B1")
 BASIC_OF_INVENTORY = basic(b"inventory-simulator:made-up%3Asecret%2F200%25%2B2")
 
-# Nothing here speaks TLS, and loading the machine's certificates takes longer than most of these
-# tests.
-PLAIN = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-
 Json = Any  # what json.loads gives
 
 
@@ -69,9 +64,7 @@ def client(server: Simulator) -> Iterator[httpx.Client]:
 
 
 def client_of(portal: Simulator) -> httpx.Client:
-    return httpx.Client(
-        verify=PLAIN, base_url=portal.base_url, timeout=60, headers=leads_headers(portal)
-    )
+    return httpx.Client(base_url=portal.base_url, timeout=60, headers=leads_headers(portal))
 
 
 def ask_for_token(
@@ -80,7 +73,7 @@ def ask_for_token(
     headers: dict[str, str] | None = None,
     path: str = "/oauth2/token",
 ) -> httpx.Response:
-    return httpx.post(verify=PLAIN, url=portal.base_url + path, data=form, headers=headers)
+    return httpx.post(url=portal.base_url + path, data=form, headers=headers)
 
 
 def leads_headers(portal: Simulator) -> dict[str, str]:
@@ -326,9 +319,7 @@ def test_both_forms_of_the_token_request_give_a_token_for_an_hour(
 def test_the_inventory_can_be_paged_to_its_end_and_back(server: Simulator) -> None:
     pages: list[Json] = []
     parameters: dict[str, str] = {}
-    with httpx.Client(
-        verify=PLAIN, base_url=server.base_url, headers=inventory_headers(server)
-    ) as client:
+    with httpx.Client(base_url=server.base_url, headers=inventory_headers(server)) as client:
         while not pages or parameters["nextToken"]:
             pages.append(client.get("/inventory", params=parameters).json())
             validate("InventoryPage", pages[-1])
@@ -347,7 +338,7 @@ def test_the_inventory_can_be_paged_to_its_end_and_back(server: Simulator) -> No
 def test_rules_that_cannot_be_are_refused_with_the_reason(server: Simulator) -> None:
     text = '{"rules": [{"then": {"statsu": 500}}]}'
 
-    answer = httpx.put(verify=PLAIN, url=f"{server.base_url}/_simulator/faults", content=text)
+    answer = httpx.put(url=f"{server.base_url}/_simulator/faults", content=text)
 
     assert answer.status_code == 400
     assert "unknown field `statsu` - at `$.rules[0].then`" in answer.json()["detail"]

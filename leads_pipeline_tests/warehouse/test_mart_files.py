@@ -59,8 +59,8 @@ def failed(folder: Folder) -> list[str]:
 def test_a_mart_that_fails_keeps_its_rows_is_reported_and_is_made_as_a_whole_the_next_time(
     folder: Folder, tmp_path: Path
 ) -> None:
-    marts = {"a": BY_DAY + SUMS, "b": BY_DAY + COUNTS, "all": VIEW + "select 1 as leads"}
-    folder = with_marts(folder, tmp_path, **marts)
+    view = VIEW + "select 1 as leads"
+    folder = with_marts(folder, tmp_path, a=BY_DAY + SUMS, b=BY_DAY + COUNTS, c=view)
     folder.raw.land({"id": "a", "message": "1"})
     folder.publish()
 

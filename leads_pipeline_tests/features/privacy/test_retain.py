@@ -125,6 +125,7 @@ def texts_of(house: House, day: date) -> str:
     return "".join(texts)
 
 
+@pytest.mark.slow
 def test_old_leads_lose_their_person_everywhere_and_no_figure_changes(full: House) -> None:
     before = figures(full)
     people = {kind: people_in(full, kind) for kind in KINDS}

@@ -307,7 +307,8 @@ def test_all_versions_of_a_lead_go_wherever_one_was_met_by_its_contact(house: Ho
     assert raw_ids(house) == {"john"}
 
 
-@pytest.mark.parametrize("tables", ["parquet", pytest.param("delta", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("tables", ["parquet", "delta"])
 def test_whoever_publishes_first_finishes_an_erasure_and_nothing_of_the_person_is_left(
     house: House, tables: str
 ) -> None:
@@ -329,6 +330,7 @@ def test_whoever_publishes_first_finishes_an_erasure_and_nothing_of_the_person_i
     assert {path: path.stat().st_ino for path in others} == others
 
 
+@pytest.mark.slow
 def test_an_erasure_is_not_done_while_the_tables_beside_the_file_hold_the_person(
     full: House,
 ) -> None:
@@ -346,6 +348,7 @@ def test_an_erasure_is_not_done_while_the_tables_beside_the_file_hold_the_person
     assert EMAIL not in everything_in(full.folder)
 
 
+@pytest.mark.slow
 def test_leads_that_raw_has_lost_are_erased_and_cleared_in_the_published_file(house: House) -> None:
     house.land("applicant", [JANE, JOHN | {"message": f"I know {EMAIL}"}])
     house.publish()
