@@ -30,7 +30,7 @@ from leads_pipeline.raw.names import (
     place_of,
     read_failure,
 )
-from leads_pipeline.raw.rows import PULL, Row, merged, microseconds, newest_payloads
+from leads_pipeline.raw.rows import PULL, PUSH, Row, merged, microseconds, newest_payloads
 from leads_pipeline.raw.store import FolderStore, Store
 from leads_pipeline_tests.support.buckets import new_bucket
 from leads_pipeline_tests.support.keeping_out import KeptOut
@@ -280,7 +280,9 @@ def test_files_of_other_names_are_ignored(windows: Windows) -> None:
 
 texts = st.sampled_from("ABC")
 moments = st.integers(min_value=1, max_value=6)
-some_rows = st.lists(st.builds(Row, st.sampled_from(["1", "2"]), moments, texts), max_size=6)
+sources = st.sampled_from([PULL, PUSH])  # corrections are no versions
+rows = st.builds(Row, st.sampled_from(["1", "2"]), moments, texts, sources)
+some_rows = st.lists(rows, max_size=6)
 
 
 @settings(max_examples=40)
