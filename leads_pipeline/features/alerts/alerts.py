@@ -307,7 +307,10 @@ def _is_new(one: Finding, of_channel: ChannelMemory) -> bool:
 
 
 def _was_told_today(one: Finding, of_channel: ChannelMemory, now: datetime) -> bool:
-    """Whether it is a warning that comes and goes: those make a message a day."""
+    """Whether it is a warning that was new within a day.
+
+    One that comes and goes makes a message a day.
+    """
     if one.level is Level.ERROR or one.key in of_channel.unsure:
         return False
     warned_at = of_channel.warned_at.get(one.key)
