@@ -47,6 +47,7 @@ def night(house: House, portal_time: datetime | None = None, **variables: str) -
     return work_of_night(house.data, settings, house.now, [of_privacy])
 
 
+@pytest.mark.slow
 def test_a_night_leaves_to_the_publication_what_was_asked_for_and_is_quiet_then(
     full: House,
 ) -> None:
@@ -60,14 +61,8 @@ def test_a_night_leaves_to_the_publication_what_was_asked_for_and_is_quiet_then(
     assert night(full).counts == {"requests_not_shown_done": 0, "windows_rewritten": 0}
 
 
-@pytest.mark.parametrize(
-    "way",
-    [
-        "file",
-        pytest.param("day", marks=pytest.mark.slow),
-        pytest.param("clock that was ahead", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["file", "day", "clock that was ahead"])
 def test_raw_files_that_were_put_back_are_noticed(full: House, tmp_path: Path, way: str) -> None:
     """A file with its old time, or the folder of a day."""
     shutil.copytree(full.folder / "raw", tmp_path / "backup")

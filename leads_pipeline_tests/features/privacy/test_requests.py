@@ -590,6 +590,7 @@ def test_ordinary_writing_hides_nobody_from_an_erasure(desk: House) -> None:
     assert ids(desk) == {"john", "mary", "mentioned", "customer"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("more", [{"name": "Jane Roe"}, {"not_lead": "applicant/his"}], ids=str)
 def test_a_couple_with_one_address_can_be_told_apart(desk: House, more: dict[str, str]) -> None:
     """Fault 94. With her name his lead is to look at.

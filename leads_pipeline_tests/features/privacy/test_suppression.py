@@ -237,7 +237,8 @@ CONTACTS = st.tuples(
 ).map(lambda one: {name: one[0][name] for name in one[1]})
 
 
-@settings(max_examples=30, deadline=None)
+@pytest.mark.slow
+@settings(max_examples=30)
 @example(
     leads=[
         [{"email": EMAIL, "name": "Jane Roe"}, SPOUSES],
