@@ -84,6 +84,7 @@ def test_the_navigation_has_each_page_once() -> None:
     assert sorted(named) == [page.relative_to(DOCS).as_posix() for page in PAGES]
 
 
+@pytest.mark.slow
 def test_the_site_builds_and_every_link_in_it_leads_somewhere_and_it_loads_nothing_from_elsewhere() -> (
     None
 ):
@@ -107,6 +108,7 @@ def test_the_site_builds_and_every_link_in_it_leads_somewhere_and_it_loads_nothi
         assert "\n```mermaid" not in text_of(page), page
 
 
+@pytest.mark.slow
 def test_the_reference_is_what_the_code_says() -> None:
     """If not: make pages."""
     made = reference_pages.pages() | llms_page.pages() | questions_page.pages()
