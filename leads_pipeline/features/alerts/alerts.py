@@ -288,7 +288,7 @@ def due(of_channel: ChannelMemory, open_: Sequence[Finding], now: datetime) -> D
     keys = {one.key for one in open_}
     over = [one for key, one in sorted(of_channel.open.items()) if key not in keys]
 
-    is_news = any(not _was_told_today(one, of_channel, now) for one in new)
+    is_news = any(_makes_a_message(one, of_channel, now) for one in new)
     is_end_told = any(one.level is Level.ERROR or one.key in of_channel.unsure for one in over)
     has_error = any(one.level is Level.ERROR for one in open_)
     told_at = of_channel.told_at
@@ -306,12 +306,9 @@ def _is_new(one: Finding, of_channel: ChannelMemory) -> bool:
     return one.level is Level.ERROR and before.level is not Level.ERROR
 
 
-def _was_told_today(one: Finding, of_channel: ChannelMemory, now: datetime) -> bool:
-    """Whether it is a warning that was new within a day.
-
-    One that comes and goes makes a message a day.
-    """
+def _makes_a_message(one: Finding, of_channel: ChannelMemory, now: datetime) -> bool:
+    """Whether what is new is sent at once. A warning that comes and goes is sent once a day."""
     if one.level is Level.ERROR or one.key in of_channel.unsure:
-        return False
+        return True
     warned_at = of_channel.warned_at.get(one.key)
-    return warned_at is not None and not has_passed(REPEATED_AFTER, warned_at, now)
+    return warned_at is None or has_passed(REPEATED_AFTER, warned_at, now)
