@@ -41,8 +41,9 @@ from leads_pipeline.raw.publications import Publications
 from leads_pipeline.raw.store import FolderStore
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.editions import Editions
+from leads_pipeline_tests.support.house import LONDON
 from leads_pipeline_tests.support.installation import Clock, home, tick_of
-from leads_pipeline_tests.support.pulls import DAY, HOUR, LONDON, MINUTE
+from leads_pipeline_tests.support.pulls import DAY, HOUR, MINUTE
 from leads_pipeline_tests.support.sample_answers import CLOSED_AT, TWENTY, WINDOW
 
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)

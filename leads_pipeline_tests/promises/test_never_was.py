@@ -16,16 +16,14 @@ from operator import methodcaller
 from pathlib import Path
 from random import Random
 from typing import Any, Final, NamedTuple
-from zoneinfo import ZoneInfo
 
 import pytest
 
-from leads_pipeline_tests.support.house import House, Row
+from leads_pipeline_tests.support.house import LONDON, House, Row
 from leads_pipeline_tests.support.system_calls import Fault, needs_seccomp, run
 
 pytestmark = [needs_seccomp, pytest.mark.slow]
 
-ZONE = ZoneInfo("Europe/London")
 # The second has 25 hours. The history goes on during the last two.
 DAYS = tuple(date(2026, 10, day) for day in range(24, 29))
 BEGIN = datetime(2026, 10, 27, 6, tzinfo=UTC)
@@ -131,7 +129,7 @@ class Lead:
 
 
 def midnight(day: date) -> datetime:
-    return datetime(day.year, day.month, day.day, tzinfo=ZONE).astimezone(UTC)
+    return datetime(day.year, day.month, day.day, tzinfo=LONDON).astimezone(UTC)
 
 
 def seeded_leads(rng: Random) -> list[Lead]:

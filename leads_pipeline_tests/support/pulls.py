@@ -13,7 +13,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from unittest.mock import patch
 from uuid import uuid4
-from zoneinfo import ZoneInfo
 
 from dagster import (
     BetaWarning,
@@ -44,7 +43,6 @@ from leads_pipeline_tests.support.installation import (
     installation,
 )
 
-LONDON = ZoneInfo("Europe/London")
 MINUTE = timedelta(minutes=1)
 HOUR = timedelta(hours=1)
 DAY = timedelta(days=1)
@@ -143,7 +141,7 @@ def pipeline(folder: Path) -> Iterator[Pipeline]:
     """Start one in the morning, with the first partition three days before."""
     clock = Clock(datetime(2026, 11, 21, 6, tzinfo=UTC))
     simulated = Config(branches=3, leads_per_day=8, clock=lambda: clock.now)
-    variables = {"LEADS_TIMEZONE": LONDON.key, "LEADS_START_DATE": "2026-11-18"}
+    variables = {"LEADS_TIMEZONE": "Europe/London", "LEADS_START_DATE": "2026-11-18"}
     with (
         installation(folder, simulated, variables=variables) as there,
         # Its runs have processes of their own, so that they can be dead.

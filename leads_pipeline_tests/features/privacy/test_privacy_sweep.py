@@ -132,6 +132,7 @@ def test_a_window_that_a_later_pass_could_rewrite_has_not_failed(
     assert (swept.windows, swept.failed) == (2, {})
 
 
+@pytest.mark.slow
 def test_what_a_killed_writer_left_is_gone_after_a_night_and_after_an_erasure(full: House) -> None:
     folders = "raw/applicant_leads/day=2026-11-19", "restricted", "quarantine/answers"
     left = [full.folder / folder / ".0123456789abcdef.tmp" for folder in folders]

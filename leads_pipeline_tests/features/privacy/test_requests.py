@@ -36,11 +36,8 @@ from leads_pipeline_tests.support.command_line import run
 from leads_pipeline_tests.support.house import DAY, House
 from leads_pipeline_tests.support.people import EMAIL, PHONE, everything_in, lead, listed
 
-OWNER = {
-    "consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL",
-    "createdAt": "2026-11-19T10:00:00Z",
-}
 BEFORE = {"createdAt": "2026-11-19T10:00:00Z"}
+OWNER = BEFORE | {"consumerSituation": "CONSUMER_SITUATION_PROPERTY_TO_SELL"}
 JANE = ("--email", EMAIL, "--phone", PHONE)
 
 
@@ -231,6 +228,7 @@ def test_control_characters_of_a_lead_reach_neither_the_terminal_nor_an_answer(
 # --- erase ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_erase_takes_theirs_everywhere_and_nobody_elses(desk: House) -> None:
     before = {id_: text for id_, text in desk.raw("applicant") if id_ in ("john", "mary")}
 
