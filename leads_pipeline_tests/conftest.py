@@ -18,7 +18,6 @@ from hypothesis import settings
 
 from leads_pipeline_tests.support.buckets import running_moto
 from leads_pipeline_tests.support.house import House
-from leads_pipeline_tests.support.migrations import read_migrations_once
 from leads_pipeline_tests.support.publications import Folder
 from leads_pipeline_tests.support.raw_server import RawServer
 
@@ -46,8 +45,6 @@ os.environ["SSL_CERT_FILE"] = str(CHAOS.parent / "support/authority.pem")
 # Hypothesis' deadline of 200 ms for one example measures the machine, not the code.
 settings.register_profile("leads_pipeline", deadline=None)
 settings.load_profile("leads_pipeline")
-
-read_migrations_once()
 
 _ends_at = pytest.StashKey[float]()
 

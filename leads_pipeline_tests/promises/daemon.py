@@ -26,7 +26,6 @@ from dagster._daemon.sensor import execute_sensor_iteration
 from dagster._scheduler.scheduler import launch_scheduled_runs
 
 from leads_pipeline_tests.support.daemon_loops import UNFINISHED, finish, workspace_of
-from leads_pipeline_tests.support.migrations import read_migrations_once
 
 # Everything but this is as the user's dagster.yaml has it.
 IN_THIS_PROCESS: Final = {
@@ -70,7 +69,6 @@ def look_up_once() -> None:
 
     It takes a third of the CPU time (measured).
     """
-    read_migrations_once()
     ReconstructableRepository.get_definition = cache(ReconstructableRepository.get_definition)  # type: ignore[method-assign]
     has_index = SqlEventLogStorage.has_secondary_index
     indexes = set[str]()

@@ -24,6 +24,10 @@ from dagster._daemon.run_coordinator.queued_run_coordinator_daemon import Queued
 from dagster._daemon.sensor import execute_sensor_iteration
 from dagster._scheduler.scheduler import launch_scheduled_runs
 
+from leads_pipeline_tests.support.migrations import read_migrations_once
+
+read_migrations_once()
+
 # A part of dagster.yaml: runs start in the test's process instead of one each, which would cost
 # seconds.
 RUNS_IN_THIS_PROCESS: Final = """
