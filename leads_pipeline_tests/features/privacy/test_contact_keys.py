@@ -100,6 +100,7 @@ def test_the_end_of_a_local_part_is_never_a_key(local: str) -> None:
 @given(
     st.text(st.characters(), max_size=60)
     | st.text("0123456789+()/ \ud800\udc00\0\u202e@.a", max_size=60)
+    | st.builds("{}{}{}".format, st.text(max_size=20), EMAILS, st.text(max_size=20))
 )
 def test_no_text_breaks_a_key(text: str) -> None:
     keys = keys_in(text)
