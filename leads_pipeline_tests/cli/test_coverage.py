@@ -3,34 +3,33 @@
 import json
 import os
 import shutil
-from datetime import UTC, date, datetime, timedelta
+from datetime import date, datetime, timedelta
 from itertools import product
 from pathlib import Path
-from zoneinfo import ZoneInfo
 
 import pytest
 
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.raw.names import Place
 from leads_pipeline_tests.support.command_line import run
-from leads_pipeline_tests.support.house import House
+from leads_pipeline_tests.support.house import AT_NOON, House
 
-NOW = datetime.now(UTC)
+NOW = datetime.now(AT_NOON)
 BRANCHES = ("branch-101", "branch-102", "branch-103")
 
 
 def day(days_ago: int) -> date:
-    return NOW.date() - timedelta(days=days_ago)
+    return NOW.date() - timedelta(days_ago)
 
 
 @pytest.fixture
 def house(tmp_path: Path) -> House:
     """A data folder of three branches, whose first day was four days ago."""
     os.environ.update(
-        LEADS_BRANCH_IDS="101,102,103", LEADS_TIMEZONE="UTC", LEADS_START_DATE=str(day(4))
+        LEADS_BRANCH_IDS="101,102,103", LEADS_TIMEZONE=AT_NOON.key, LEADS_START_DATE=str(day(4))
     )
     house = House(tmp_path / "data")
-    house.zone = ZoneInfo("UTC")
+    house.zone = AT_NOON
     house.scopes = BRANCHES
     house.first_day = day(4)
     house.now = NOW - timedelta(hours=1)

@@ -5,7 +5,7 @@ nothing.
 import json
 import os
 import subprocess
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import httpx
@@ -14,12 +14,12 @@ import pytest
 from leads_pipeline.domain.contract import lead_kind
 from leads_pipeline.raw.names import Place
 from leads_pipeline_tests.support.command_line import run
-from leads_pipeline_tests.support.house import LONDON, House
+from leads_pipeline_tests.support.house import AT_NOON, House
 from leads_pipeline_tests.support.newcomer import BIN, PATIENCE_SECONDS
 from leads_pipeline_tests.support.serving import free_port
 
-NOW = datetime.now(UTC)
-YESTERDAY = NOW.astimezone(LONDON).date() - timedelta(days=1)
+NOW = datetime.now(AT_NOON)
+YESTERDAY = NOW.date() - timedelta(days=1)
 
 
 @pytest.fixture(scope="module")
@@ -31,12 +31,13 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> House:
     house = House(tmp_path_factory.mktemp("published") / "data")
     house.scopes = ("branch-101",)
     house.first_day = YESTERDAY
+    house.zone = AT_NOON
     house.now = NOW - timedelta(minutes=5)
     for kind in ("applicant", "appraisal"):
         house.land(kind, [{"id": f"{kind}-{number}"} for number in range(3)], YESTERDAY)
     house.publish()
     house.data.state.remember_start_date(YESTERDAY)
-    house.data.state.remember_time_zone("Europe/London")
+    house.data.state.remember_time_zone(AT_NOON.key)
     return house
 
 

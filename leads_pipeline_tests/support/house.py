@@ -53,6 +53,8 @@ from leads_pipeline_tests.support.analyst import query
 DAY: Final = date(2026, 11, 19)
 NEXT_DAY: Final = date(2026, 11, 20)
 LONDON: Final = ZoneInfo("Europe/London")
+# Where it is noon, so that what goes by the computer's clock doesn't depend on the hour.
+AT_NOON: Final = ZoneInfo(f"Etc/GMT{datetime.now(UTC).hour - 12:+}")
 
 # Both days are over, and the portal still has them.
 NOW: Final = datetime(2026, 11, 21, 6, tzinfo=UTC)
