@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from dagster_graphql.schema import create_schema
 
 from leads_pipeline.simulator.faults import Rule, Then, When
 from leads_pipeline_tests.support.daemon_loops import Daemon
@@ -43,7 +42,12 @@ PARTITIONS = """query ($key: AssetKeyInput!) { assetNodeOrError(assetKey: $key) 
   partitionStats { numPartitions numMaterialized numFailed }
 } } }"""
 
-_schema = cache(create_schema)
+
+@cache
+def _schema() -> Any:
+    from dagster_graphql.schema import create_schema  # which takes a second
+
+    return create_schema()
 
 
 @dataclass(frozen=True)

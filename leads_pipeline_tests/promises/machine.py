@@ -49,10 +49,10 @@ asyncio.sleep = lambda seconds, *result: _sleep(seconds / _divisor, *result)
 
 def libfaketime() -> Path | None:
     """The library that gives a process another clock; None if it isn't installed."""
-    folders = (Path("/usr/lib"), Path("/usr/lib64"), Path("/usr/local/lib"))
-    return next(
-        (path for folder in folders for path in sorted(folder.rglob("libfaketimeMT.so.1"))), None
-    )
+    for folder in ("lib/*", "lib64", "local/lib"):
+        for path in Path("/usr").glob(f"{folder}/faketime/libfaketimeMT.so.1"):
+            return path
+    return None
 
 
 LIBRARY: Final = libfaketime()

@@ -245,9 +245,10 @@ class House:
 
     def report(self, scope: str | None = None) -> str:
         """The page of figures for people, of what is published, or of one branch."""
-        if scope:
-            return page_of(read_content(LeadsFile(self.data), scope))
-        return write_report(LeadsFile(self.data), self.folder).read_text(encoding="utf-8")
+        with LeadsFile(self.data).reading() as db:
+            if scope:
+                return page_of(read_content(db, scope))
+            return write_report(db, self.folder).read_text(encoding="utf-8")
 
     def tables(self) -> dict[str, list[Row]]:
         """All published tables with their rows in order, without the columns of the run."""
