@@ -56,7 +56,7 @@ class Feature:
     - `pulled_today`: a PulledToday, for `backfill` and `demo`.
     - `table`: a Table that its step fills.
     - `has_marts`: whether its folder `sql` holds marts, as the core's does.
-    - `made_tables`: a function of a Reader. The names of tables that the last publication made.
+    - `made_tables`: a function of an Edition. The names of tables that the last publication made.
     """
 
     name: str

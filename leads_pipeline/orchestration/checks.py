@@ -30,7 +30,7 @@ from leads_pipeline.orchestration.names import Names
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
 from leads_pipeline.warehouse.checks import checks, problems
-from leads_pipeline.warehouse.published import Reader
+from leads_pipeline.warehouse.published import Edition
 
 # The local hour at which yesterday's windows have landed and the night's publication is done.
 FRESH_HOUR: Final = 6
@@ -102,7 +102,7 @@ def published_check_specs(names: Names) -> list[AssetCheckSpec]:
     ]
 
 
-def published_checks(db: Reader, names: Names) -> Iterator[AssetCheckResult]:
+def published_checks(db: Edition, names: Names) -> Iterator[AssetCheckResult]:
     """Yield their results. A check that breaks fails and leaves the published file as it is."""
     for check in checks():
         try:

@@ -41,7 +41,7 @@ from leads_pipeline.warehouse.contents import other_tables
 from leads_pipeline.warehouse.duck import literal, quoted
 from leads_pipeline.warehouse.marts import marts
 from leads_pipeline.warehouse.publication import PublicationSettings
-from leads_pipeline.warehouse.published import LeadsFile, Reader
+from leads_pipeline.warehouse.published import Edition, LeadsFile
 from leads_pipeline.warehouse.step import Publication
 from leads_pipeline.warehouse.tables import lead_tables
 
@@ -180,7 +180,7 @@ def branches_or_published_ones(path: Path | None, file: LeadsFile) -> Branches:
         return Branches(names, tuple(columns), {scope: tuple(more) for scope, _, _, *more in rows})
 
 
-def _row_counts(db: Reader) -> dict[str, int]:
+def _row_counts(db: Edition) -> dict[str, int]:
     """Count the rows of each table. To count those of a view takes seconds."""
     _, tables = db.query("select table_name from duckdb_tables() where schema_name = 'main'")
     counts = [f"select {literal(name)}, count(*) from {quoted(name)}" for (name,) in tables]  # noqa: S608 - quoted

@@ -41,7 +41,7 @@ from leads_pipeline.warehouse.contents import table_names
 from leads_pipeline.warehouse.duck import connection, literal, quoted, tables_read
 from leads_pipeline.warehouse.marts import Mart, read_mart
 from leads_pipeline.warehouse.publication import PublicationSettings
-from leads_pipeline.warehouse.published import Reader
+from leads_pipeline.warehouse.published import Edition
 from leads_pipeline.warehouse.step import FORMER, Changes, Draft, Step
 from leads_pipeline.warehouse.tables import columns_of, comment, insert
 
@@ -231,7 +231,7 @@ def _in_order(found: dict[str, OwnFile]) -> list[OwnFile]:
                 reads[name] = set()
 
 
-def made_tables(db: Reader) -> list[str]:
+def made_tables(db: Edition) -> list[str]:
     """Return the tables that the last publication made."""
     _, rows = db.query("select name from pipeline.own_tables where is_made order by name")
     return [name for (name,) in rows]

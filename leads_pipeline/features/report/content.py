@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from leads_pipeline.domain.contract import LEAD_KINDS
 from leads_pipeline.warehouse.duck import statement
-from leads_pipeline.warehouse.published import Reader
+from leads_pipeline.warehouse.published import Edition
 
 _SQL: Final = Path(__file__).parent / "sql"
 
@@ -98,7 +98,7 @@ class Content:
         return f"{title}: {self.branch}" if self.branch else title
 
 
-def read_content(db: Reader, scope: str | None = None) -> Content:
+def read_content(db: Edition, scope: str | None = None) -> Content:
     """Read the figures of all branches, or of one. Raises StorageError and BugError."""
     read = _Statements(db, scope)
     [days] = read.rows("days")
@@ -130,7 +130,7 @@ def read_content(db: Reader, scope: str | None = None) -> Content:
 class _Statements:
     """The statements of sql/, each with period.sql before it."""
 
-    def __init__(self, db: Reader, scope: str | None) -> None:
+    def __init__(self, db: Edition, scope: str | None) -> None:
         self._db = db
         self._scope = scope
 

@@ -23,7 +23,7 @@ from leads_pipeline.features.report.tables import (
 )
 from leads_pipeline.raw.durable import drafted, make_folder, publish_file, storing
 from leads_pipeline.warehouse.html import template_of
-from leads_pipeline.warehouse.published import Reader
+from leads_pipeline.warehouse.published import Edition
 
 # So many rows of a table are seen at once, whatever the number of branches; the rest is folded
 # away.
@@ -34,7 +34,7 @@ _FOLDER_MODE: Final = 0o750
 _FILE_MODE: Final = 0o440
 
 
-def write_report(db: Reader, folder: Path) -> Path:
+def write_report(db: Edition, folder: Path) -> Path:
     """Write reports/leads.html below the data folder, whole or not at all. Raises StorageError."""
     path = folder / "reports" / "leads.html"
     page = page_of(read_content(db)).encode()
