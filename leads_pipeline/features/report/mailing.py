@@ -20,7 +20,7 @@ from leads_pipeline.features.report.recipients import VARIABLE, Recipient, recip
 from leads_pipeline.mail import Mail, MailServer, attempt
 from leads_pipeline.raw.data_folder import DataFolder
 from leads_pipeline.settings import Settings
-from leads_pipeline.warehouse.published import LeadsFile
+from leads_pipeline.warehouse.published import Edition, LeadsFile
 
 # Local time. Until noon it waits for days that haven't landed.
 _AT: Final = time(7)
@@ -65,14 +65,14 @@ def send_due(settings: Settings, data: DataFolder, now: datetime) -> Sent:
 
         with LeadsFile(data).reading() as db:
             content = read_content(db)
-        published_on = content.days["today"]
-        if published_on is None or published_on < memory.monday:
-            return Sent(waits="Nothing was published since last week.")
-        if content.missing and local.time() < _NOON:
-            return Sent(
-                waits="Days of last week have not landed. The mail waits for them until noon."
-            )
-        return _send(settings, data, memory, ready, now, seconds=_TICK_SECONDS)
+            published_on = content.days["today"]
+            if published_on is None or published_on < memory.monday:
+                return Sent(waits="Nothing was published since last week.")
+            if content.missing and local.time() < _NOON:
+                return Sent(
+                    waits="Days of last week have not landed. The mail waits for them until noon."
+                )
+            return _send(settings, data, db, memory, ready, now, seconds=_TICK_SECONDS)
 
 
 def send_now(settings: Settings, data: DataFolder, now: datetime) -> Sent:
@@ -80,9 +80,9 @@ def send_now(settings: Settings, data: DataFolder, now: datetime) -> Sent:
     recipients = recipients_of(settings)
     if not recipients:
         raise SettingsError(f"{VARIABLE} names nobody. Set it and LEADS_SMTP_URL.")
-    with data.state.lock("report-mail"):
+    with data.state.lock("report-mail"), LeadsFile(data).reading() as db:
         memory = Memory.of_week(data, now.astimezone(settings.zone).date())
-        return _send(settings, data, memory, recipients, now)
+        return _send(settings, data, db, memory, recipients, now)
 
 
 def _in_order(
@@ -103,6 +103,7 @@ def _in_order(
 def _send(
     settings: Settings,
     data: DataFolder,
+    db: Edition,
     memory: Memory,
     recipients: Sequence[Recipient],
     now: datetime,
@@ -117,26 +118,25 @@ def _send(
     began = monotonic()
     count = 0
     last_trouble = None
-    with LeadsFile(data).reading() as db:
-        mail_of_scope = cache(lambda scope: mail_of(read_content(db, scope)))
-        for recipient in recipients:
-            if monotonic() > began + seconds:
-                break
-            mail = mail_of_scope(recipient.scope)
+    mail_of_scope = cache(lambda scope: mail_of(read_content(db, scope)))
+    for recipient in recipients:
+        if monotonic() > began + seconds:
+            break
+        mail = mail_of_scope(recipient.scope)
 
-            # Remembered before it is sent: a killed process sends nothing twice.
-            memory.note_sending(recipient.key)
+        # Remembered before it is sent: a killed process sends nothing twice.
+        memory.note_sending(recipient.key)
+        memory.write(data)
+
+        send = partial(_send_to, server, mail, recipient, now)
+        is_sent, trouble = attempt(server.name, send)
+        last_trouble = trouble or last_trouble
+        if is_sent:
+            memory.note_sent(recipient.key)
+            count += 1
+        else:
+            memory.note_failed(recipient.key, trouble, now)
             memory.write(data)
-
-            send = partial(_send_to, server, mail, recipient, now)
-            is_sent, trouble = attempt(server.name, send)
-            last_trouble = trouble or last_trouble
-            if is_sent:
-                memory.note_sent(recipient.key)
-                count += 1
-            else:
-                memory.note_failed(recipient.key, trouble, now)
-                memory.write(data)
 
     # The trouble of before stays while there are mails that failed.
     if last_trouble or not memory.failed:
