@@ -49,7 +49,7 @@ asyncio.sleep = lambda seconds, *result: _sleep(seconds / _divisor, *result)
 
 def libfaketime() -> Path | None:
     """The library that gives a process another clock; None if it isn't installed."""
-    for folder in ("lib/*", "lib64", "local/lib"):
+    for folder in ("lib/*", "lib*", "local/lib"):
         for path in Path("/usr").glob(f"{folder}/faketime/libfaketimeMT.so.1"):
             return path
     return None
